@@ -1,0 +1,51 @@
+# Exhume: `make` lists the targets. Each target does its own set-up, once.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore -c constraints.txt
+# The first Python 3.11 to 3.13 on the PATH; override with `make PYTHON=/path/to/python ...`.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help audit test lint bench paper clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Exhume needs Python 3.11, 3.12 or 3.13 on the PATH (or make PYTHON=...)." >&2; exit 2; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Exhume"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Exhume and its development tools"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.base
+
+audit: $(VENV)/.base  ## Run the main job on the bundled digits
+	@$(BIN)/python examples/protocol_demo.py
+
+test: lint  ## Run every check: format, lint, types, import contracts, tests
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff .; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
+	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+
+paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
+	@$(BIN)/exhume paper run all
+
+clean:  ## Remove the environment, caches and generated results
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

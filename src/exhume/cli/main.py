@@ -1,0 +1,54 @@
+"""The `exhume` command: gathers the subcommands and turns errors into exit codes.
+
+Exit codes: 0 clean, 1 a finding at or above ``--fail-on``, 2 bad usage or input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from exhume._version import __version__
+from exhume.cli import data
+from exhume.errors import ExhumeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="exhume",
+    help="Can a client dig up what exact federated unlearning deleted, and what stops it?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"exhume {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; errors that Exhume raises on purpose become one line on stderr and exit code 2."""
+    try:
+        app()
+    except ExhumeError as error:
+        Console(stderr=True).print(f"exhume: {error}", style="bold red", markup=False, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("exhume: interrupted", style="bold red", markup=False)
+        sys.exit(130)

@@ -1,0 +1,109 @@
+"""Every error that Exhume raises on purpose.
+
+All derive from `ExhumeError`, so that a caller can catch one class. Input errors also derive from
+`ValueError`: they name the field, say what is allowed and what came, and leave all state unchanged.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "AttackError",
+    "DataError",
+    "ExhumeError",
+    "HeadroomError",
+    "InputError",
+    "MissingExtraError",
+    "NotHeldError",
+    "NotIdentifiedError",
+    "RefusedError",
+    "SingularStateError",
+    "WireError",
+    "unknown_name",
+]
+
+
+class ExhumeError(Exception):
+    """The base of all errors that Exhume raises on purpose."""
+
+
+class InputError(ExhumeError, ValueError):
+    """A value that is not allowed: says which field, what is allowed and what came."""
+
+    def __init__(self, field: str, allowed: str, got: object) -> None:
+        self.field = field
+        self.allowed = allowed
+        self.got = got
+        super().__init__(f"{field} must be {allowed}; got {got}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.field, self.allowed, self.got)
+
+
+class NotHeldError(InputError):
+    """A client was asked to delete rows that it does not hold."""
+
+
+class HeadroomError(InputError):
+    """An update would push a bit-exact ledger past the integers that float64 holds exactly."""
+
+
+class SingularStateError(InputError):
+    """An update would leave a state that is not positive definite, for which no head exists."""
+
+
+class WireError(InputError):
+    """Bytes that are not a message of this protocol, version and configuration."""
+
+
+class RefusedError(ExhumeError):
+    """The server refused an update; `reason` is the admission rule's own sentence."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the server refused the update: {reason}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.reason,)
+
+
+class AttackError(ExhumeError):
+    """An attack could not be carried out."""
+
+
+class NotIdentifiedError(AttackError):
+    """A state could not be identified; `diagnostics` holds the numbers of the test that failed."""
+
+    def __init__(self, reason: str, diagnostics: object = None) -> None:
+        self.reason = reason
+        self.diagnostics = diagnostics
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.reason, self.diagnostics)
+
+
+class DataError(ExhumeError):
+    """A data set, weight file or cache that is missing, damaged or not what its hash says."""
+
+
+class MissingExtraError(ExhumeError, ImportError):
+    """An optional dependency is not installed; the message says which extra brings it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what = what
+        self.extra = extra
+        super().__init__(f"{what} needs the '{extra}' extra: pip install 'exhume[{extra}]'")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.what, self.extra)
+
+
+def unknown_name(field: str, got: str, known: Iterable[str]) -> InputError:
+    """Build the error for a name that is not in a registry: lists the known ones, suggests the nearest."""
+    names = sorted(known)
+    near = difflib.get_close_matches(got, names, n=1)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    return InputError(field, f"one of {', '.join(names)}", f"'{got}'{hint}")

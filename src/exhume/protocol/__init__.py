@@ -1,0 +1,29 @@
+"""The honest parties: summaries and updates, the ledger, the server, clients, and the wire between them."""
+
+from exhume.protocol.client import Client
+from exhume.protocol.grid import snap
+from exhume.protocol.head import Head, round_to, unit_roundoff
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.rules import AdmissionRule, Counts, Heads, Occasion, ReleaseRule
+from exhume.protocol.server import Receipt, Server
+from exhume.protocol.summary import Summary, Update
+from exhume.protocol.target import Target
+
+__all__ = [
+    "AdmissionRule",
+    "Client",
+    "Counts",
+    "Head",
+    "Heads",
+    "Ledger",
+    "Occasion",
+    "Receipt",
+    "ReleaseRule",
+    "Server",
+    "Summary",
+    "Target",
+    "Update",
+    "round_to",
+    "snap",
+    "unit_roundoff",
+]

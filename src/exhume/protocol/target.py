@@ -1,0 +1,27 @@
+"""All that a client can touch of a server."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from exhume.protocol.head import Head
+from exhume.protocol.summary import Update
+
+__all__ = ["Target"]
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A server as one client sees it: its current head, and a place to submit updates."""
+
+    def head(self) -> Head:
+        """Return the head that the server last released."""
+        ...
+
+    def submit(self, update: Update) -> Head:
+        """Submit an update and return the head that is public afterwards.
+
+        A refused update raises `exhume.errors.RefusedError`. Where the server withholds a release, the previous head
+        comes back, with its old serial.
+        """
+        ...

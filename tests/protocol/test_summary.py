@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exhume import Summary, Update
+from exhume.errors import InputError
+
+
+def summary(seed=0, d=4, c=3, n=9):
+    rng = np.random.default_rng(seed)
+    return Summary.of(rng.normal(size=(n, d)), rng.integers(0, c, n), c)
+
+
+def test_of_is_gram_and_moment_written_out():
+    made = Summary.of([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [1, 0, 1], 2)
+    assert made.gram.tolist() == [[35.0, 44.0], [44.0, 56.0]]
+    assert made.moment.tolist() == [[3.0, 6.0], [4.0, 8.0]]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_arithmetic(seed):
+    a, b = summary(seed), summary(seed + 1)
+    assert a + b == Summary(a.gram + b.gram, a.moment + b.moment)
+    assert (a - a).is_zero and (a + -a).is_zero
+    assert Summary.zeros(a.d, a.c) - a == -a
+    assert a + Summary.zeros(a.d, a.c) == a
+
+
+def test_is_immutable_and_owns_its_values():
+    gram, moment = np.eye(2), np.ones((2, 1))
+    made = Summary(gram, moment)
+    gram[0, 0] = 9
+    assert made.gram[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        made.gram[0, 0] = 2
+    with pytest.raises(AttributeError):
+        made.gram = gram
+
+
+def test_a_read_only_view_of_writeable_memory_is_copied():
+    gram = np.eye(2)
+    view = gram[:]
+    view.flags.writeable = False
+    made = Summary(view, np.ones((2, 1)))
+    gram[0, 0] = 9
+    assert made.gram[0, 0] == 1
+
+
+BAD = {
+    "gram dtype": (np.eye(2, dtype=np.float32), np.ones((2, 1)), "gram must be a float64 array; got dtype float32"),
+    "gram shape": (np.ones((2, 3)), np.ones((2, 1)), r"gram must be a square matrix .*shape \(2, 3\)"),
+    "gram empty": (np.ones((0, 0)), np.ones((0, 1)), "gram must be a square matrix of at least 1 x 1"),
+    "gram nan": (np.array([[1.0, np.nan], [np.nan, 1.0]]), np.ones((2, 1)), r"gram .*finite.*nan at \(0, 1\)"),
+    "gram inf": (np.diag([1.0, np.inf]), np.ones((2, 1)), r"gram must be finite everywhere; got inf at \(1, 1\)"),
+    "gram asymmetric": (
+        np.array([[1.0, 0.5], [0.4, 1.0]]),
+        np.ones((2, 1)),
+        "gram must be symmetric .*asymmetry of 0.1",
+    ),
+    "moment shape": (np.eye(2), np.ones((3, 1)), r"moment must be .*2 x any; got shape \(3, 1\)"),
+    "moment 1-d": (np.eye(2), np.ones(2), r"moment must be a two-dimensional"),
+    "moment no class": (np.eye(2), np.ones((2, 0)), "moment must be a matrix of at least one class column"),
+    "moment inf": (np.eye(2), np.array([[1.0], [-np.inf]]), r"moment must be finite everywhere; got -inf at \(1, 0\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_matrices_say_what_is_wrong(name):
+    gram, moment, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        Summary(gram, moment)
+
+
+def test_asymmetry_in_a_far_tile_is_found_and_roundoff_is_not():
+    d = 300
+    gram = np.eye(d)
+    gram[290, 3] = gram[3, 290] = 0.25
+    gram[290, 3] = np.nextafter(0.25, 1)
+    Summary(gram, np.ones((d, 1)))
+    gram[290, 3] = 0.25 + 1e-6
+    with pytest.raises(InputError, match="asymmetry of 1e-06"):
+        Summary(gram, np.ones((d, 1)))
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (np.empty((0, 2)), [], "features must be at least one row"),
+        ([[1.0, 2.0]], [3], "labels must be in 0 to 2; got labels from 3 to 3"),
+        ([[1.0, 2.0]], [-1], "labels must be in 0 to 2"),
+        ([[1.0, 2.0]], [0.5], "labels must be integer class indices"),
+        ([[1.0, 2.0]], [0, 1], "labels must be a one-dimensional array of 1 labels"),
+        ([1.0, 2.0], [0], "features must be a two-dimensional array"),
+        ([["a", "b"]], [0], "features must be a real numeric array"),
+        ([[1.0, np.nan]], [0], "features must be finite everywhere"),
+    ],
+)
+def test_bad_rows_say_what_is_wrong(features, labels, message):
+    with pytest.raises(InputError, match=message):
+        Summary.of(features, labels, 3)
+
+
+def test_update_net_and_magnitude():
+    a, b = summary(1), summary(2)
+    update = Update(a, b)
+    assert update.net == a - b
+    four = np.concatenate([m.ravel() for m in (a.gram, a.moment, b.gram, b.moment)])
+    assert update.magnitude == pytest.approx(np.linalg.norm(four), rel=1e-14)
+    assert update.undo().net == b - a
+
+
+def test_update_sides_must_match():
+    with pytest.raises(InputError, match="delete must be of the same size as add"):
+        Update(summary(d=4), summary(d=5))
+    with pytest.raises(InputError, match="pairs must be at least 1"):
+        Update(summary(), summary(), 0)
+
+
+def test_tiny_values_are_not_taken_for_zero():
+    tiny = Summary(np.full((1, 1), 5e-324), np.zeros((1, 1)))
+    assert not tiny.is_zero and not tiny.gram_is_zero

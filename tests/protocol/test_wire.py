@@ -1,0 +1,117 @@
+import contextlib
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+from exhume import Head, Summary, Update
+from exhume.errors import WireError
+from exhume.protocol import round_to
+from exhume.protocol.wire import decode_head, decode_update, encode_head, encode_update
+
+
+def update(seed=0, d=4, c=3):
+    rng = np.random.default_rng(seed)
+    one, two = (Summary.of(rng.normal(size=(6, d)), rng.integers(0, c, 6), c) for _ in range(2))
+    return Update(one, two, pairs=5)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4))
+def test_update_round_trip_is_bitwise(seed, d, c):
+    sent = update(seed, d, c)
+    got = decode_update(encode_update(sent, gamma=1e-3), d=d, c=c, gamma=1e-3)
+    for side in ("add", "delete"):
+        for part in ("gram", "moment"):
+            a, b = getattr(getattr(sent, side), part), getattr(getattr(got, side), part)
+            assert a.tobytes() == b.tobytes()
+    assert got.pairs == 5
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32", "float16", "bfloat16", "20bits"])
+@pytest.mark.parametrize("serial", [None, 7])
+def test_head_round_trip_is_bitwise(precision, serial):
+    weights = round_to(np.random.default_rng(0).normal(size=(5, 3)), precision)
+    sent = Head(weights, precision, serial)
+    got = decode_head(encode_head(sent, gamma=0.1), d=5, c=3, gamma=0.1)
+    assert got == sent
+    assert got.weights.tobytes() == sent.weights.tobytes()
+
+
+def test_float32_heads_are_sent_in_float32():
+    wide, narrow = (len(encode_head(Head(np.zeros((512, 10)), p))) for p in ("float64", "float32"))
+    assert wide - narrow == 512 * 10 * 4
+
+
+def test_gamma_may_be_left_unstated_but_not_contradicted():
+    data = encode_update(update())
+    decode_update(data, gamma=0.5)
+    with pytest.raises(WireError, match=r"gamma must be 0.5; got 0.25"):
+        decode_update(encode_update(update(), gamma=0.25), gamma=0.5)
+
+
+def forged(change, tensors=None):
+    data = encode_update(update())
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8 : 8 + size])["__metadata__"]
+    header.update(change)
+    u = update()
+    tensors = tensors or {
+        "add.gram": u.add.gram,
+        "add.moment": u.add.moment,
+        "delete.gram": u.delete.gram,
+        "delete.moment": u.delete.moment,
+    }
+    return save(tensors, metadata={k: v for k, v in header.items() if v is not None})
+
+
+BAD = {
+    "empty": (b"", "message"),
+    "pickle": (b"\x80\x04\x95" + b"x" * 60, "message"),
+    "huge header": (struct.pack("<Q", 2**60) + b"{}", "message"),
+    "no metadata": (save({"a": np.zeros(1)}), "message"),
+    "other format": (forged({"format": "else"}), "format must be 'exhume'"),
+    "other version": (forged({"version": "2"}), "version must be '1'; got '2'"),
+    "other kind": (encode_head(Head(np.zeros((4, 3)))), "kind must be 'update'; got 'head'"),
+    "wrong d": (forged({"d": "9"}), "d must be 4; got 9"),
+    "missing c": (forged({"c": None}), "c must be 3; got nothing"),
+    "missing tensor": (forged({}, {"add.gram": np.eye(4)}), "update must be the tensors add.gram"),
+    "nan": (
+        forged(
+            {},
+            {
+                "add.gram": np.full((4, 4), np.nan),
+                "add.moment": np.zeros((4, 3)),
+                "delete.gram": np.zeros((4, 4)),
+                "delete.moment": np.zeros((4, 3)),
+            },
+        ),
+        "gram must be finite everywhere",
+    ),
+    "truncated": (encode_update(update())[:-8], "message"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_bytes_are_refused(name):
+    data, message = BAD[name]
+    with pytest.raises(WireError, match=message):
+        decode_update(data, d=4, c=3)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_never_escape_as_another_error(data):
+    for decode in (decode_update, decode_head):
+        with pytest.raises(WireError):
+            decode(data)
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_flipped_header_byte_is_an_error_or_the_same_kind_of_update(position, value):
+    data = bytearray(encode_update(update()))
+    data[position % len(data)] = value
+    with contextlib.suppress(WireError):
+        assert (decode_update(bytes(data), d=4, c=3).d, 3) == (4, 3)
