@@ -130,13 +130,26 @@ class Summary:
 
     def __add__(self, other: Summary) -> Summary:
         self._matched(other)
+        if other.gram_is_zero:
+            return self.with_moment(self.moment + other.moment)
         return self._trusted(self.gram + other.gram, self.moment + other.moment)
 
     def __sub__(self, other: Summary) -> Summary:
         self._matched(other)
+        if other.gram_is_zero:
+            return self.with_moment(self.moment - other.moment)
         if self.gram is other.gram:  # both halves of a moment-only pair share their gram
-            return self._trusted(self.zeros(self.d, self.c).gram, self.moment - other.moment)
+            return self.zeros(self.d, self.c).with_moment(self.moment - other.moment)
         return self._trusted(self.gram - other.gram, self.moment - other.moment)
+
+    def with_moment(self, moment: Matrix) -> Summary:
+        """Return a summary with the same gram, shared, and another moment."""
+        made = object.__new__(type(self))
+        checked = as_matrix(moment, "moment", (self.d, self.c))
+        object.__setattr__(made, "_weights", (self._weights[0], check_finite(checked, "moment")))
+        object.__setattr__(made, "gram", self.gram)
+        object.__setattr__(made, "moment", _frozen(checked))
+        return made
 
     def __neg__(self) -> Summary:
         return self._trusted(-self.gram, -self.moment)

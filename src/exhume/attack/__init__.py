@@ -1,0 +1,1 @@
+"""A malicious client: probes, identification, recovery, replay, and the bounds on all of them."""

@@ -1,0 +1,71 @@
+"""The label-swap probe of Lemma 2: the attacker's real features, added under one label, deleted under another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr
+
+from exhume.attack._linalg import Matrix
+from exhume.attack.probes.base import Step
+from exhume.errors import InputError
+from exhume.protocol.summary import Summary, Update
+
+__all__ = ["LabelSwapProbe", "label_swap"]
+
+
+@dataclass(frozen=True)
+class LabelSwapProbe:
+    """Step j adds c - 1 genuine features under the first c - 1 labels and deletes the same under the last one."""
+
+    name: str
+    features: Matrix
+    rows: NDArray[np.intp]
+    """One row of the features per step and label (m x (c - 1))."""
+
+    @property
+    def responses(self) -> int:
+        """How many responses go into the stacks."""
+        return len(self.rows)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the submissions in order; the swaps accumulate."""
+        c = self.rows.shape[1] + 1
+        for chosen in self.rows:
+            batch = self.features[chosen]
+            add = Summary.of(batch, np.arange(c - 1), c)
+            delete = Summary.of(batch, np.full(c - 1, c - 1), c)
+            yield Step(Update(add, add.with_moment(delete.moment), pairs=c - 1))
+
+    def cancel(self, total: Summary) -> Update:
+        """Return the update that swaps all labels back."""
+        c = self.rows.shape[1] + 1
+        batch = self.features[self.rows.ravel()]
+        add = Summary.of(batch, np.full(len(batch), c - 1), c)
+        delete = Summary.of(batch, np.tile(np.arange(c - 1), self.responses), c)
+        return Update(add, add.with_moment(delete.moment), pairs=len(batch))
+
+    def __repr__(self) -> str:
+        return f"label_swap(d={self.features.shape[1]}, c={self.rows.shape[1] + 1}, m={self.responses})"
+
+
+def label_swap(features: Matrix, c: int, *, responses: int | None = None) -> LabelSwapProbe:
+    """Return a label-swap probe of ``responses`` (default ceil(d/(c-1))) steps from the attacker's own features.
+
+    Rows are taken in the order of a pivoted QR, so that the first d of them span what the features span.
+    """
+    if c < 2:
+        raise InputError("c", "at least 2 (a label must have another to be swapped with)", c)
+    n, d = features.shape
+    m = math.ceil(d / (c - 1)) if responses is None else responses
+    if m < 1:
+        raise InputError("responses", "at least 1", m)
+    if n < 1:
+        raise InputError("features", "at least one row", n)
+    order = qr(features.T, mode="r", pivoting=True, check_finite=False)[-1]
+    rows = np.resize(np.asarray(order, dtype=np.intp), m * (c - 1)).reshape(m, c - 1)
+    return LabelSwapProbe("label_swap", features, rows)

@@ -1,0 +1,86 @@
+"""What one probe run leaves behind: baseline, stacks of known right-hand sides and of observed changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.attack._linalg import Matrix
+from exhume.errors import AttackError
+from exhume.protocol.head import Head
+from exhume.protocol.summary import Summary
+
+__all__ = ["Recorder", "Transcript"]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Baseline head and the stacks of ``A X = Z``: ``X_j = W_j - W_0`` and ``Z_j = Q_j - P_j W_j`` (d x mc each).
+
+    For moment-only probes every ``P_j`` is zero, ``X`` is the paper's ``R`` and ``Z`` its ``Q``.
+    """
+
+    baseline: Head
+    X: Matrix
+    Z: Matrix
+    responses: int
+    final: Head | None
+    """The head after cancellation; None if the sequence was not cancelled."""
+    probe: str
+    moment_only: bool
+
+    @property
+    def d(self) -> int:
+        """Number of feature dimensions."""
+        return self.baseline.d
+
+    @property
+    def c(self) -> int:
+        """Number of classes."""
+        return self.baseline.c
+
+    def first(self, responses: int) -> Transcript:
+        """Return the transcript as it stood after the first ``responses`` answers."""
+        columns = responses * self.c
+        return Transcript(
+            self.baseline, self.X[:, :columns], self.Z[:, :columns], responses, None, self.probe, self.moment_only
+        )
+
+
+class Recorder:
+    """Keeps the running totals ``(P_j, Q_j)`` of a probe run and collects its stacks."""
+
+    def __init__(self, baseline: Head, probe: str) -> None:
+        self.baseline = baseline
+        self.probe = probe
+        self.total = Summary.zeros(baseline.d, baseline.c)
+        self._moved_gram = False
+        self._changes: list[Matrix] = []
+        self._sides: list[Matrix] = []
+
+    def sent(self, net: Summary) -> None:
+        """Note a change that the server has applied."""
+        self._moved_gram |= not net.gram_is_zero
+        self.total = self.total + net
+
+    def heard(self, head: Head) -> None:
+        """Note the head returned at the present totals."""
+        if not np.isfinite(head.weights).all():
+            raise AttackError("a returned head is not finite: the probe is too large for the released number format")
+        self._changes.append(head.weights - self.baseline.weights)
+        side = self.total.moment
+        self._sides.append(side - self.total.gram @ head.weights if self._moved_gram else side)
+
+    def transcript(self, final: Head | None) -> Transcript:
+        """Return everything heard so far as stacks."""
+        empty = np.empty((self.baseline.d, 0))
+        return Transcript(
+            baseline=self.baseline,
+            X=np.hstack(self._changes) if self._changes else empty,
+            Z=np.hstack(self._sides) if self._sides else empty,
+            responses=len(self._changes),
+            final=final,
+            probe=self.probe,
+            moment_only=not self._moved_gram,
+        )
