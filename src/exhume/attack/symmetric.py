@@ -47,7 +47,11 @@ def identify_symmetric(
             f"(tolerance {tolerance:g}, {transcript.responses} responses)",
             found,
         )
-    X, Z, shift_X, shift_Z = _centred(transcript)
+    # A moment probe's responses dwarf the baseline, whose error then hardly counts; additions leave all heads alike.
+    still = np.zeros((d, transcript.c))
+    X, Z, shift_X, shift_Z = (
+        (transcript.X, transcript.Z, still, still) if transcript.moment_only else _centred(transcript)
+    )
     H = StackFactor.of(Z).right_divide_symmetric(X)
     low_H = smallest_eigenvalue(H)
     if low_H <= 0:
