@@ -47,8 +47,8 @@ def main() -> None:
     try:
         app()
     except ExhumeError as error:
-        Console(stderr=True).print(f"exhume: {error}", style="bold red", markup=False, highlight=False)
+        Console(stderr=True).print(f"exhume: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("exhume: interrupted", style="bold red", markup=False)
+        Console(stderr=True).print("exhume: interrupted", style="bold red", markup=False, soft_wrap=True)
         sys.exit(130)

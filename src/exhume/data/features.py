@@ -1,0 +1,268 @@
+"""Features of a data set under an encoder: from the cache, from EXHUME_DATA_PATH, or computed."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exhume.data import encoders, sets
+from exhume.data._files import digest_of, sha256_of_file
+from exhume.data.cache import Arrays, cache_folder, cache_key, read_cache
+from exhume.data.encoders import Encoder, Options
+from exhume.data.extract import BATCH, Tick, encode, extract
+from exhume.data.home import data_path, home_folder
+from exhume.data.own import read_own
+from exhume.data.sets import OWN, DataSet, ImageSet
+from exhume.errors import DataError, InputError
+
+__all__ = ["FeatureSet", "load_features"]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSet:
+    """Features and labels of one data set under one encoder, in the data set's own row order.
+
+    Attributes
+    ----------
+    train_features, test_features : array of float64, N x d
+        The arrays are read-only.
+    train_labels, test_labels : array of intp
+        Class of each row, from 0.
+    classes : int
+        Number of classes c.
+    data, encoder : str
+        Their names.
+    fingerprint : str
+        Hash that names the content: of data, encoder and preprocessing if Exhume computed the features, of
+        the files' bytes if it was given them.
+    source : str
+        ``"computed"``, ``"cache"``, ``"EXHUME_DATA_PATH"`` or ``"file"``.
+    images : ImageSet, optional
+        The pictures behind the rows, if they were asked for.
+    path : path, optional
+        The cache folder or file that the features were read from or written to.
+    """
+
+    train_features: NDArray[np.float64]
+    train_labels: NDArray[np.intp]
+    test_features: NDArray[np.float64]
+    test_labels: NDArray[np.intp]
+    classes: int
+    data: str
+    encoder: str
+    fingerprint: str
+    source: str
+    images: ImageSet | None = None
+    path: Path | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number of features d."""
+        return int(self.train_features.shape[1])
+
+    def __repr__(self) -> str:
+        return (
+            f"FeatureSet(data={self.data!r}, encoder={self.encoder!r}, dim={self.dim}, "
+            f"train={len(self.train_labels)}, test={len(self.test_labels)}, source={self.source!r})"
+        )
+
+
+def load_features(
+    data: str = "digits",
+    encoder: str = "random-relu",
+    *,
+    dim: int | None = None,
+    seed: int = 0,
+    home: str | Path | None = None,
+    path: str | Path | None = None,
+    labels: str | Path | None = None,
+    limit: int | None = None,
+    weights: str | Path | None = None,
+    sha256: str | None = None,
+    resize: str = "float",
+    device: str = "cpu",
+    batch: int = BATCH,
+    images: bool = False,
+    download: bool = True,
+    given: bool = True,
+    keep: bool = False,
+    tick: Tick | None = None,
+) -> FeatureSet:
+    """Return the features of a data set under an encoder.
+
+    They come from the first of these that has them: the cache in the home folder; for encoders that need
+    weights, a folder on EXHUME_DATA_PATH; else they are computed, and cached if the encoder needs weights.
+
+    Parameters
+    ----------
+    data : str
+        A data set's name, or ``"features"`` for the user's own file at `path`.
+    encoder : str
+        An encoder's name.
+    dim : int, optional
+        Wanted number of features, for encoders that leave it open.
+    seed : int
+        Seed of random encoders.
+    home : path, optional
+        Home folder.
+    path, labels : path, optional
+        The user's own features (and the labels, if `path` is a ``.npy`` file).
+    limit : int, optional
+        Take only the first rows of both splits.
+    weights, sha256 : path and str, optional
+        A weight file to use in place of the fetched one, and the hash it must have.
+    resize : {'float', '8-bit'}
+        How images are brought to the size that a network wants; see `exhume.data.encoders.Options`.
+    device : str
+        Torch device.
+    batch : int
+        Rows that are encoded together.
+    images : bool
+        Whether to attach the pictures.
+    download : bool
+        Whether missing images and weights may be fetched.
+    given : bool
+        Whether precomputed features on EXHUME_DATA_PATH may be used.
+    keep : bool
+        Whether to cache also what is quicker to compute than to read.
+    tick : callable, optional
+        Called with rows done, rows of them that an earlier run had finished, and rows in all.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or an option does not fit.
+    DataError
+        If files are missing, damaged or not what their hashes say.
+    MissingExtraError
+        If the encoder needs an extra that is not installed.
+    """
+    if limit is not None and limit < 1:
+        raise InputError("limit", "at least 1", limit)
+    place = home_folder(home)
+    options = Options(
+        width=0,
+        dim=dim,
+        seed=seed,
+        device=device,
+        weights=_path(weights),
+        sha256=sha256,
+        home=place,
+        resize=resize,
+    )
+    if data == OWN:
+        if images:
+            raise InputError("images", "absent for a user's own features, which have none", images)
+        return _from_file(encoder, options, _path(path), _path(labels), limit, batch)
+    if path is not None or labels is not None:
+        raise InputError("path", f"given only with data '{OWN}'", path or labels)
+    entry = sets.by_name(data)
+    model = encoders.build(encoder, replace(options, width=int(np.prod(entry.shape))))
+    found = _cached(entry, model, place, limit)
+    # What lies on EXHUME_DATA_PATH was made with the official weights and resized as floats.
+    if found is None and given and weights is None and resize == "float":
+        found = _given(entry, model, limit)
+    if found is None:
+        found = _computed(entry, model, place, limit, batch, download, keep, tick)
+    return replace(found, images=sets.load(data, place, download=download).head(limit)) if images else found
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path).expanduser()
+
+
+def _cached(entry: DataSet, model: Encoder, home: Path, limit: int | None) -> FeatureSet | None:
+    ready = read_cache(cache_folder(home, entry, model, limit))
+    return None if ready is None else _wrap(ready.arrays, entry, model, ready.key, "cache", ready.folder)
+
+
+def _given(entry: DataSet, model: Encoder, limit: int | None) -> FeatureSet | None:
+    """Return precomputed features of a folder on EXHUME_DATA_PATH; only for encoders that need weights."""
+    if encoders.by_name(model.name).holding is None:
+        return None
+    for folder in data_path():
+        files = [folder / "features" / f"{entry.name}_{model.name}_{split}.npz" for split in ("train", "test")]
+        if all(file.is_file() for file in files):
+            return _from_path(files, entry, model, limit)
+    return None
+
+
+def _from_path(files: list[Path], entry: DataSet, model: Encoder, limit: int | None) -> FeatureSet:
+    train, test = (_read_pair(file) for file in files)
+    rows = (entry.train_rows, entry.test_rows)
+    for file, pair, expected in zip(files, (train, test), rows, strict=True):
+        if pair[0].shape != (expected, model.dim):
+            raise DataError(f"{file} holds features of shape {pair[0].shape}, not {(expected, model.dim)}")
+    arrays = (train[0][:limit], train[1][:limit], test[0][:limit], test[1][:limit])
+    facts = {file.name: sha256_of_file(file) for file in files}
+    key = digest_of({**facts, "limit": limit})
+    return _wrap(arrays, entry, model, key, "EXHUME_DATA_PATH", files[0].parent)
+
+
+def _read_pair(path: Path) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Return the arrays `features` and `labels` of a precomputed .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive["features"], archive["labels"]
+    except (OSError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a file of precomputed features: {error}") from error
+
+
+def _computed(
+    entry: DataSet,
+    model: Encoder,
+    home: Path,
+    limit: int | None,
+    batch: int,
+    download: bool,
+    keep: bool,
+    tick: Tick | None,
+) -> FeatureSet:
+    if keep or encoders.by_name(model.name).holding is not None:
+        ready = extract(entry, model, home, limit=limit, batch=batch, download=download, tick=tick)
+        return _wrap(ready.arrays, entry, model, ready.key, "computed", ready.folder)
+    # Encoders without weights cost less than reading a cache, so nothing is written.
+    pictures = sets.load(entry.name, home, download=download).head(limit)
+    train, test = (encode(model, rows, batch) for rows in (pictures.train_images, pictures.test_images))
+    arrays = (train, pictures.train_labels, test, pictures.test_labels)
+    return _wrap(arrays, entry, model, cache_key(entry, model, limit), "computed")
+
+
+def _from_file(
+    encoder: str, options: Options, path: Path | None, labels: Path | None, limit: int | None, batch: int
+) -> FeatureSet:
+    """Return the user's own features, encoded once more only if an encoder other than `none` is named."""
+    if path is None:
+        raise InputError("path", f"the file to read when data is '{OWN}'", path)
+    train, train_labels, test, test_labels = read_own(path, labels)
+    classes = 1 + max(int(part.max(initial=0)) for part in (train_labels, test_labels))
+    if encoders.by_name(encoder).holding is not None:
+        raise InputError("encoder", f"none or random-relu for data '{OWN}', which has no images", encoder)
+    model = encoders.build(encoder, replace(options, width=train.shape[1]))
+    arrays: Arrays = (train[:limit], train_labels[:limit], test[:limit], test_labels[:limit])
+    if encoder != "none":
+        arrays = (encode(model, arrays[0], batch), arrays[1], encode(model, arrays[2], batch), arrays[3])
+    files = [sha256_of_file(file) for file in (path, labels) if file is not None]
+    key = digest_of({"files": files, "encoder": model.fingerprint, "limit": limit})
+    return _freeze(arrays, classes, OWN, encoder, key, "file", path)
+
+
+def _wrap(
+    arrays: Arrays, entry: DataSet, model: Encoder, key: str, source: str, path: Path | None = None
+) -> FeatureSet:
+    return _freeze(arrays, entry.classes, entry.name, model.name, key, source, path)
+
+
+def _freeze(
+    arrays: Arrays, classes: int, data: str, encoder: str, key: str, source: str, path: Path | None
+) -> FeatureSet:
+    train, test = (np.array(part, dtype=np.float64) for part in arrays[::2])
+    train_labels, test_labels = (np.array(part, dtype=np.intp) for part in arrays[1::2])
+    for array in (train, train_labels, test, test_labels):
+        array.flags.writeable = False
+    return FeatureSet(train, train_labels, test, test_labels, classes, data, encoder, key, source, path=path)
