@@ -88,14 +88,16 @@ def low_rank(state: State, after: Head, *, records: int | None = None, tolerance
         block: Block | None = _from_absent(basis, M, W, absent)
         how = "several records of one class are mixed: only their sum and the gram of all are determined"
     else:
-        block = _from_distinct(basis, M, W, n) if len(present) >= min(n, c - 1) else None
-        how = "assumes one record per class"
-    if block is None:
+        block = _from_distinct(basis, M, W, n)
+        how = "nothing"
+    counts = None if block is None else class_counts(block, n)
+    # Counts that are not whole numbers give the assumption of different classes away.
+    if block is None or counts is None or np.abs(counts - np.rint(counts)).max() > 0.1:
         how = "gram and moment: too few absent classes, and more records than classes that lost one"
         return LowRank(n, basis, present, None, None, (), how)
-    counts = np.rint(class_counts(block, n)).astype(np.intp)
-    alone = tuple(Sample(int(k), block.moment[:, k].copy(), 1.0) for k in np.flatnonzero(counts == 1))
-    return LowRank(n, basis, present, block, counts, alone, "nothing" if counts.max() <= 1 else how)
+    whole = np.rint(counts).astype(np.intp)
+    alone = tuple(Sample(int(k), block.moment[:, k].copy(), 1.0) for k in np.flatnonzero(whole == 1))
+    return LowRank(n, basis, present, block, whole, alone, "nothing" if whole.max() <= 1 else how)
 
 
 def _present(W: Matrix, M: Matrix) -> tuple[int, ...]:

@@ -15,12 +15,15 @@ from exhume.attack._linalg import Matrix
 from exhume.attack.block import Block
 from exhume.attack.identify import State
 from exhume.errors import InputError
-from exhume.protocol.head import Head
+from exhume.protocol.head import Head, unit_roundoff
 
-__all__ = ["MARGIN", "RANK_ONE", "RankOne", "fit_scale", "rank_one"]
+__all__ = ["MARGIN", "RANK_ONE", "UNEXPLAINED", "RankOne", "fit_scale", "rank_one"]
 
 RANK_ONE = 0.5
-"""The self-check asks that the second singular value stays below this share of the first."""
+"""The self-check asks that the second singular value stays below this share of the first, whatever the noise."""
+
+UNEXPLAINED = 0.02
+"""And below this share, unless the known rounding of the two heads explains more."""
 
 MARGIN = 2.0
 """The self-check asks that the second-best label fits at least this many times worse than the best."""
@@ -36,6 +39,8 @@ class RankOne:
     """Length of the feature."""
     second: float
     """Second singular value over the first of the whitened change: zero for an isolated deletion of one record."""
+    noise: float
+    """What the known rounding of the two heads makes of that ratio, as a root mean square."""
     residual: float
     """Relative misfit between the right vector and ``e_k - W_post' f``."""
     margin: float
@@ -44,7 +49,7 @@ class RankOne:
     @property
     def known(self) -> bool:
         """Whether the attacker would stand by the label."""
-        return self.second < RANK_ONE and self.margin > MARGIN
+        return self.second < min(RANK_ONE, max(UNEXPLAINED, 3.0 * self.noise)) and self.margin > MARGIN
 
     def block(self, classes: int) -> Block:
         """Return the record as a deleted block: ``f f'`` and ``f e_k'``."""
@@ -96,11 +101,23 @@ def rank_one(state: State, after: Head, *, nonnegative: bool = False) -> RankOne
     order = np.argsort(ranked)
     label = int(order[0])
     best = float(ranked[label])
+    noise = _whitened_rounding(state, after)
     return RankOne(
         label=label,
         feature=t[label] * u,
         scale=abs(float(t[label])),
         second=float(values[1] / values[0]) if len(values) > 1 and values[0] > 0 else 0.0,
+        noise=noise / float(values[0]) if values[0] > 0 else 0.0,
         residual=best / max(float(np.linalg.norm(r)), 1e-300),
         margin=float(ranked[order[1]]) / max(best, 1e-300) if len(order) > 1 else float("inf"),
     )
+
+
+def _whitened_rounding(state: State, after: Head) -> float:
+    """Return the root mean square Frobenius norm of the rounding errors of both heads, whitened by the state.
+
+    An entry w rounded to nearest errs by up to ``u |w|``, uniformly: variance ``(u w)^2 / 3``.
+    """
+    entries = (unit_roundoff(state.baseline.precision) * state.baseline.weights) ** 2
+    entries = (entries + (unit_roundoff(after.precision) * after.weights) ** 2) / 3.0
+    return float(np.sqrt(np.diag(state.A) @ entries.sum(axis=1)))
