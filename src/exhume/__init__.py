@@ -27,9 +27,13 @@ from exhume.protocol import (
 
 if TYPE_CHECKING:
     from exhume import data, protocol, sklearn
+    from exhume.attack import probes, recover
+    from exhume.attack.session import Attack
+    from exhume.protocol import rules as release
 
 __all__ = [
     "AdmissionRule",
+    "Attack",
     "Client",
     "Head",
     "Heads",
@@ -43,14 +47,26 @@ __all__ = [
     "__version__",
     "data",
     "errors",
+    "probes",
     "protocol",
+    "recover",
+    "release",
     "sklearn",
 ]
 
-_LAZY = {"data": "exhume.data", "sklearn": "exhume.sklearn"}
+_LAZY = {
+    "Attack": "exhume.attack.session:Attack",
+    "data": "exhume.data",
+    "probes": "exhume.attack.probes",
+    "recover": "exhume.attack.recover",
+    "release": "exhume.protocol.rules",
+    "sklearn": "exhume.sklearn",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return importlib.import_module(_LAZY[name])
-    raise AttributeError(f"module 'exhume' has no attribute '{name}'")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'exhume' has no attribute '{name}'")
+    module, _, attribute = _LAZY[name].partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found

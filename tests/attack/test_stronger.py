@@ -132,6 +132,20 @@ class TestSymmetricIdentification:
         state = identify_symmetric(transcript, metric=gram_guess(fed.F[fed.own]))
         assert np.linalg.eigvalsh(state.A)[0] > 0
 
+    def test_random_halves_beat_cumulative_batches_at_the_same_number_of_responses(self):
+        gains = []
+        for seed in range(5):
+            fed = Federation(heads="float32", seed=seed)
+            errors = []
+            for mode in ("halves", "cumulative"):
+                own = (fed.F[fed.own], fed.y[fed.own], fed.c)
+                probe = probes.own_data(*own, responses=24, rng=np.random.default_rng(seed), mode=mode)
+                start = fed.server.ledger.summary
+                errors.append(gap(identify_symmetric(fed.attack.run(probe)).A, fed.A))
+                assert gap(fed.server.ledger.summary.gram, start.gram) < 1e-14
+            gains.append(errors[1] / errors[0])
+        assert np.median(gains) > 1.5
+
     def test_rank_deficiency_fails(self):
         fed = Federation()
         with pytest.raises(NotIdentifiedError, match="rank deficient"):

@@ -1,4 +1,4 @@
-"""The attacker-data probe: cumulative additions of the attacker's own rows, batch by batch."""
+"""The attacker-data probe: the attacker's own rows, added batch by batch or half against half."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ __all__ = ["OwnDataProbe", "own_data"]
 
 @dataclass(frozen=True)
 class OwnDataProbe:
-    """Step j adds the j-th batch of rows; one deletion of all of them ends the sequence."""
+    """Step j adds the j-th batch of rows, taking back the one before if so wanted; one deletion ends the sequence."""
 
     name: str
     features: Matrix
     labels: NDArray[np.intp]
     classes: int
     batches: tuple[NDArray[np.intp], ...]
+    replacing: bool = False
+    """Whether each batch takes the place of the one before instead of joining it."""
 
     @property
     def responses(self) -> int:
@@ -32,9 +34,13 @@ class OwnDataProbe:
         return len(self.batches)
 
     def steps(self) -> Iterator[Step]:
-        """Yield the additions in order."""
+        """Yield the messages in order."""
+        before = Summary.zeros(self.features.shape[1], self.classes)
         for rows in self.batches:
-            yield Step(Update.adding(Summary.of(self.features[rows], self.labels[rows], self.classes)))
+            batch = Summary.of(self.features[rows], self.labels[rows], self.classes)
+            yield Step(Update(batch, before))
+            if self.replacing:
+                before = batch
 
     def cancel(self, total: Summary) -> Update:
         """Return the deletion of everything that was added."""
@@ -45,10 +51,26 @@ class OwnDataProbe:
 
 
 def own_data(
-    features: Matrix, labels: NDArray[np.intp], classes: int, *, responses: int, rng: np.random.Generator
+    features: Matrix,
+    labels: NDArray[np.intp],
+    classes: int,
+    *,
+    responses: int,
+    rng: np.random.Generator,
+    mode: str = "cumulative",
 ) -> OwnDataProbe:
-    """Return the rows, permuted, cut without overlap into ``responses`` batches of nearly equal size."""
+    """Return a probe of the attacker's own rows.
+
+    ``"cumulative"`` is the paper's: the rows, permuted, cut without overlap into ``responses`` batches that add up.
+    ``"halves"`` sends a random half of the rows each time in place of the one before: every response then differs much
+    from the baseline, which makes better conditioned stacks of the same number of responses.
+    """
     if not 1 <= responses <= len(features):
         raise InputError("responses", f"from 1 to the number of rows, {len(features)}", responses)
+    if mode == "halves":
+        halves = tuple(rng.permutation(len(features))[: (len(features) + 1) // 2] for _ in range(responses))
+        return OwnDataProbe("own_data", features, labels, classes, halves, replacing=True)
+    if mode != "cumulative":
+        raise InputError("mode", "'cumulative' or 'halves'", f"'{mode}'")
     order = rng.permutation(len(features))
     return OwnDataProbe("own_data", features, labels, classes, tuple(np.array_split(order, responses)))
