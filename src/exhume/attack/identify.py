@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exhume.attack._linalg import (
+    DENOMINATOR_FLOOR,
     RANK_TOLERANCE,
     Matrix,
     StackFactor,
@@ -129,8 +130,8 @@ def identify(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> St
     A, H = symmetric(raw_A), symmetric(raw_H)
     found = replace(
         found,
-        e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), 1e-15),
-        e_HQ=residual_H / max(float(np.linalg.norm(transcript.X)), 1e-15),
+        e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), DENOMINATOR_FLOOR),
+        e_HQ=residual_H / max(float(np.linalg.norm(transcript.X)), DENOMINATOR_FLOOR),
         asymmetry_A=relative_asymmetry(raw_A),
         asymmetry_H=relative_asymmetry(raw_H),
         min_eigenvalue_A=smallest_eigenvalue(A),

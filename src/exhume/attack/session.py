@@ -11,7 +11,7 @@ from exhume.attack._linalg import RANK_TOLERANCE
 from exhume.attack.identify import State, identify
 from exhume.attack.probes.base import Probe
 from exhume.attack.transcript import Recorder, Transcript
-from exhume.errors import AttackError
+from exhume.errors import AttackError, RefusedError
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Update
 from exhume.protocol.target import Target
@@ -64,7 +64,7 @@ class Attack:
     def observe(self) -> Head:
         """Look at the public head; counts as a response only if it is new."""
         head = self._target.head()
-        if self._seen is None or not np.array_equal(head.weights, self._seen.weights):
+        if self._seen is None or not _same(head, self._seen):
             self._cost = replace(self._cost, responses=self._cost.responses + 1)
         self._seen = head
         return head
@@ -79,15 +79,17 @@ class Attack:
         try:
             for step in probe.steps():
                 before = self._seen
-                head = self._submit(step.update)
-                recorder.sent(step.update.net)
+                head = self._submit_surely(step.update, recorder)
                 if step.listen:
                     _check_fresh(before, head)
                     recorder.heard(head)
                     self._cost = replace(self._cost, probes=self._cost.probes + 1)
         finally:
             if not recorder.total.is_zero:
-                final = self._submit(probe.cancel(recorder.total))
+                last = self._seen
+                final = self._submit(probe.cancel(recorder.total, recorder.steps))
+                if last is not None and final.serial is not None and final.serial == last.serial:
+                    final = None  # withheld: the old head says nothing of the cancellation
         return recorder.transcript(final)
 
     def identify(self, probe: Probe, *, tolerance: float = RANK_TOLERANCE) -> State:
@@ -102,6 +104,19 @@ class Attack:
         """Submit any update and count it."""
         return self._submit(update)
 
+    def _submit_surely(self, update: Update, recorder: Recorder) -> Head:
+        """Submit and note an update; one whose answer was lost is noted if the public head shows that it arrived."""
+        try:
+            head = self._submit(update)
+        except RefusedError:
+            raise
+        except BaseException:
+            if self._seen is not None and not _same(self._target.head(), self._seen):
+                recorder.sent(update.net)
+            raise
+        recorder.sent(update.net)
+        return head
+
     def _submit(self, update: Update) -> Head:
         head = self._target.submit(update)
         self._cost = replace(
@@ -112,6 +127,13 @@ class Attack:
         )
         self._seen = head
         return head
+
+
+def _same(one: Head, other: Head) -> bool:
+    """Whether two heads are one broadcast: by serial where both tell one, else by weights."""
+    if one.serial is not None and other.serial is not None:
+        return one.serial == other.serial
+    return np.array_equal(one.weights, other.weights)
 
 
 def _check_fresh(before: Head | None, head: Head) -> None:

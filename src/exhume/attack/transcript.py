@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exhume.attack._linalg import Matrix
-from exhume.errors import AttackError
+from exhume.errors import AttackError, InputError
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary
 
@@ -42,6 +42,8 @@ class Transcript:
 
     def first(self, responses: int) -> Transcript:
         """Return the transcript as it stood after the first ``responses`` answers."""
+        if not 0 <= responses <= self.responses:
+            raise InputError("responses", f"from 0 to {self.responses}", responses)
         columns = responses * self.c
         return Transcript(
             self.baseline, self.X[:, :columns], self.Z[:, :columns], responses, None, self.probe, self.moment_only
@@ -55,12 +57,14 @@ class Recorder:
         self.baseline = baseline
         self.probe = probe
         self.total = Summary.zeros(baseline.d, baseline.c)
+        self.steps = 0
         self._moved_gram = False
         self._changes: list[Matrix] = []
         self._sides: list[Matrix] = []
 
     def sent(self, net: Summary) -> None:
         """Note a change that the server has applied."""
+        self.steps += 1
         self._moved_gram |= not net.gram_is_zero
         self.total = self.total + net
 

@@ -42,8 +42,8 @@ class Probe(Protocol):
         """Yield the submissions in order."""
         ...
 
-    def cancel(self, total: Summary) -> Update:
-        """Return the update that takes the accumulated total back."""
+    def cancel(self, total: Summary, sent: int) -> Update:
+        """Return the update that takes back the total accumulated by the first ``sent`` steps."""
         ...
 
 
@@ -93,7 +93,7 @@ class MomentProbe:
             yield Step(moment_update(total - standing))
             standing = total
 
-    def cancel(self, total: Summary) -> Update:
+    def cancel(self, total: Summary, sent: int) -> Update:
         """Return the update that takes the accumulated moment back."""
         return moment_update(-total.moment)
 

@@ -41,12 +41,12 @@ class LabelSwapProbe:
             delete = Summary.of(batch, np.full(c - 1, c - 1), c)
             yield Step(Update(add, add.with_moment(delete.moment), pairs=c - 1))
 
-    def cancel(self, total: Summary) -> Update:
-        """Return the update that swaps all labels back."""
+    def cancel(self, total: Summary, sent: int) -> Update:
+        """Return the update that swaps the labels of the first ``sent`` steps back."""
         c = self.rows.shape[1] + 1
-        batch = self.features[self.rows.ravel()]
+        batch = self.features[self.rows[:sent].ravel()]
         add = Summary.of(batch, np.full(len(batch), c - 1), c)
-        delete = Summary.of(batch, np.tile(np.arange(c - 1), self.responses), c)
+        delete = Summary.of(batch, np.tile(np.arange(c - 1), sent), c)
         return Update(add, add.with_moment(delete.moment), pairs=len(batch))
 
     def __repr__(self) -> str:
@@ -60,6 +60,9 @@ def label_swap(features: Matrix, c: int, *, responses: int | None = None) -> Lab
     """
     if c < 2:
         raise InputError("c", "at least 2 (a label must have another to be swapped with)", c)
+    features = np.asarray(features, dtype=np.float64)
+    if features.ndim != 2:
+        raise InputError("features", "a two-dimensional array", f"shape {features.shape}")
     n, d = features.shape
     m = math.ceil(d / (c - 1)) if responses is None else responses
     if m < 1:

@@ -42,7 +42,7 @@ class OwnDataProbe:
             if self.replacing:
                 before = batch
 
-    def cancel(self, total: Summary) -> Update:
+    def cancel(self, total: Summary, sent: int) -> Update:
         """Return the deletion of everything that was added."""
         return Update.deleting(total)
 
@@ -67,6 +67,8 @@ def own_data(
     """
     if not 1 <= responses <= len(features):
         raise InputError("responses", f"from 1 to the number of rows, {len(features)}", responses)
+    if labels.shape != (len(features),):
+        raise InputError("labels", f"one per row, {len(features)}", f"shape {labels.shape}")
     if mode == "halves":
         halves = tuple(rng.permutation(len(features))[: (len(features) + 1) // 2] for _ in range(responses))
         return OwnDataProbe("own_data", features, labels, classes, halves, replacing=True)

@@ -25,6 +25,10 @@ def random(
 
     In cumulative mode they add up, so the totals are a random walk; in restored mode each is a total of its own.
     """
+    if d < 1 or c < 1:
+        raise InputError("d, c", "at least 1", (d, c))
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputError("scale", "a finite number above 0", scale)
     m = math.ceil(d / c) if responses is None else responses
     if m < 1:
         raise InputError("responses", "at least 1", m)

@@ -40,12 +40,19 @@ def _own_data(means: Means) -> Probe:
     return own_data(means.features, means.labels, means.c, responses=m, rng=means.rng)
 
 
+def _designed(means: Means) -> Probe:
+    least = math.ceil(means.d / means.c)
+    if means.responses not in (None, least):
+        raise InputError("responses", f"{least} = ceil(d/c), the designed probe's own number", means.responses)
+    return designed(means.d, means.c, scale=means.scale)
+
+
 def _random(means: Means) -> Probe:
     return random(means.d, means.c, rng=means.rng, responses=means.responses, scale=means.scale)
 
 
 PROBES: dict[str, Callable[[Means], Probe]] = {
-    "designed": lambda means: designed(means.d, means.c, scale=means.scale),
+    "designed": _designed,
     "random": _random,
     "label_swap": lambda means: label_swap(means.features, means.c, responses=means.responses),
     "own_data": _own_data,
