@@ -26,10 +26,10 @@ from exhume.protocol import (
 )
 
 if TYPE_CHECKING:
-    from exhume import data, protocol, sklearn
+    from exhume import data, defence, protocol, sklearn
     from exhume.attack import probes, recover
     from exhume.attack.session import Attack
-    from exhume.protocol import rules as release
+    from exhume.defence import release
 
 __all__ = [
     "AdmissionRule",
@@ -46,6 +46,7 @@ __all__ = [
     "Update",
     "__version__",
     "data",
+    "defence",
     "errors",
     "probes",
     "protocol",
@@ -57,9 +58,10 @@ __all__ = [
 _LAZY = {
     "Attack": "exhume.attack.session:Attack",
     "data": "exhume.data",
+    "defence": "exhume.defence",
     "probes": "exhume.attack.probes",
     "recover": "exhume.attack.recover",
-    "release": "exhume.protocol.rules",
+    "release": "exhume.defence.release",
     "sklearn": "exhume.sklearn",
 }
 

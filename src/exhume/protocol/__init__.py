@@ -4,15 +4,17 @@ from exhume.protocol.client import Client
 from exhume.protocol.grid import snap
 from exhume.protocol.head import Head, round_to, unit_roundoff
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import AdmissionRule, Counts, Heads, Occasion, ReleaseRule
+from exhume.protocol.rules import Accountant, AdmissionRule, Counts, Exposure, Heads, Occasion, ReleaseRule
 from exhume.protocol.server import Receipt, Server
 from exhume.protocol.summary import Summary, Update
 from exhume.protocol.target import Target
 
 __all__ = [
+    "Accountant",
     "AdmissionRule",
     "Client",
     "Counts",
+    "Exposure",
     "Head",
     "Heads",
     "Ledger",

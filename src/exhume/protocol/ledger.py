@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from exhume.errors import InputError, SingularStateError
 from exhume.protocol._checks import Matrix
@@ -107,12 +107,14 @@ class Ledger:
 
     def solve(self, rhs: Matrix) -> Matrix:
         """Return ``A^-1 rhs`` from the kept factor."""
-        if not self._factored:
-            self._load(self._gram)
-            self._refactor()
-        solution, info = dpotrs(self._factor.T, rhs, lower=1)
+        solution, info = dpotrs(self._lower(), rhs, lower=1)
         if info != 0:  # pragma: no cover - dpotrs only reports illegal arguments
             raise InputError("rhs", "a right-hand side that LAPACK accepts", f"info = {info}")
+        return np.ascontiguousarray(solution)
+
+    def colour(self, white: Matrix) -> Matrix:
+        """Return ``L^-T white`` with ``A = L L'``: standard normal columns come out with covariance ``A^-1``."""
+        solution, _ = dtrtrs(self._lower(), white, lower=1, trans=1)
         return np.ascontiguousarray(solution)
 
     def headroom(self, largest: float = 1.0) -> int | None:
@@ -128,6 +130,13 @@ class Ledger:
             np.copyto(twin._factor, self._factor)
             twin._factored = True
         return twin
+
+    def _lower(self) -> Matrix:
+        """Return the kept factor L in Fortran order; only its lower triangle is meaningful."""
+        if not self._factored:
+            self._load(self._gram)
+            self._refactor()
+        return self._factor.T
 
     def _advance(self, net: Matrix) -> Matrix:
         """Write the next gram into the spare buffer, and its triangle into the factor's, while it is in the cache."""

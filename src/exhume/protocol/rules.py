@@ -1,4 +1,4 @@
-"""The two interfaces where defences plug into a server, and the paper's own release."""
+"""The interfaces where defences plug into a server, and the paper's own release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Update
 
-__all__ = ["AdmissionRule", "Counts", "Heads", "Occasion", "ReleaseRule"]
+__all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,35 @@ class ReleaseRule(ABC):
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:
         """Return the head to broadcast, or None to withhold it."""
+
+    def record(self, released: Head | None, occasion: Occasion) -> None:  # noqa: B027 - stateless rules need not remember
+        """Remember what went out in the end; None where this rule or somebody after it withheld the head."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What one client could know of the hidden state from its own messages and the heads it saw."""
+
+    value: float
+    """From 0 (nothing) to 1 (the state is identifiable)."""
+    meaning: str
+    """The same in words."""
+
+
+class Accountant(ABC):
+    """Keeps what clients could know, and has the last word on a release."""
+
+    @abstractmethod
+    def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
+        """Return the head that may go out, a coarser one, or None to withhold it. Changes nothing."""
+
+    @abstractmethod
+    def observe(self, released: Head | None, exact: Head, occasion: Occasion) -> None:
+        """Remember an accepted change and what went out after it; None where nothing did."""
+
+    @abstractmethod
+    def exposure(self, client: str) -> Exposure:
+        """Return what a client could know by now."""
 
 
 class Heads(ReleaseRule):

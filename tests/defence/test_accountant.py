@@ -1,0 +1,248 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import svdvals
+
+from exhume import Heads, Ledger, Server, Summary, Update
+from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack.probes import random
+from exhume.attack.session import Attack
+from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
+from exhume.defence._basis import Basis
+from exhume.defence.release import Every
+from exhume.errors import AttackError, InputError, NotIdentifiedError
+from tests.attack.worlds import PROBES, World
+
+D, C = 24, 4
+
+
+def world(**options):
+    accountant = IdentificationAccountant(**({"margin": 4, "action": "report"} | options))
+    return World(D, C, accountant=accountant), accountant
+
+
+def run(w, name, **options):
+    return Attack(w.target).run(w.probe(name, **options))
+
+
+@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("responses", [1, 3, 5, 20])
+def test_rank_and_condition_are_those_of_the_attackers_own_stack(name, responses):
+    w, accountant = world()
+    if name == "designed":
+        responses = 6
+    transcript = run(w, name, **({} if name == "designed" else {"responses": responses}))
+    found = accountant.exposure("mallory")
+    X = np.hstack([transcript.X, transcript.final.weights - transcript.baseline.weights])
+    assert found.rank == np.linalg.matrix_rank(X, rtol=1e-10)
+    assert found.value == found.rank / D
+    values = svdvals(X)[: found.rank]
+    assert found.condition == pytest.approx(values[0] / values[-1], rel=1e-6)
+    assert w.server.exposure("alice").current == 0
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=40)
+def test_a_growing_basis_has_the_rank_and_singular_values_of_the_stack(seed):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 12))
+    basis, blocks = Basis(d), []
+    for _ in range(int(rng.integers(1, 8))):
+        rank = int(rng.integers(0, 4))
+        block = rng.standard_normal((d, rank)) @ rng.standard_normal((rank, 3)) * 10.0 ** rng.integers(-3, 4)
+        if blocks and rng.random() < 0.3:
+            block = blocks[0] @ rng.standard_normal((3, 3))
+        blocks.append(block)
+        basis.add(basis.plan(block))
+        stack = np.hstack(blocks)
+        assert basis.rank == np.linalg.matrix_rank(stack, rtol=1e-10)
+        np.testing.assert_allclose(basis.singular_values(), svdvals(stack)[: basis.rank], rtol=1e-6)
+        np.testing.assert_allclose(basis.vectors.T @ basis.vectors, np.eye(basis.rank), atol=1e-12)
+
+
+@pytest.mark.parametrize("action", ["withhold", "coarsen"])
+@pytest.mark.parametrize("name", PROBES)
+def test_no_probe_reaches_the_margin_so_no_state_is_identified(name, action):
+    w, accountant = world(action=action)
+    attack = Attack(w.target)
+    if action == "withhold":
+        with pytest.raises(AttackError, match="withheld"):
+            attack.run(w.probe(name))
+    else:
+        transcript = attack.run(w.probe(name))
+        rank = diagnose_rank(transcript)[0].rank_X
+        assert rank <= D - 4
+        with pytest.raises(NotIdentifiedError, match="rank deficient"):
+            identify(transcript)
+    assert 0 < accountant.exposure("mallory").rank <= D - 4
+
+
+def test_every_margin_is_kept_and_reached_as_closely_as_blocks_allow():
+    for margin in (1, 5, 12, 23):
+        w, accountant = world(margin=margin, action="withhold")
+        with pytest.raises(AttackError):
+            run(w, "random")
+        assert D - margin - C < accountant.exposure("mallory").rank <= D - margin
+
+
+def test_a_change_of_somebody_else_starts_a_new_state_unless_conservative():
+    for conservative, expected in ((False, [8, 8, 8]), (True, [8, 16, None])):
+        w, accountant = world(action="withhold", conservative=conservative)
+        ranks = []
+        for seed in range(3):
+            probe = random(D, C, rng=np.random.default_rng(seed), responses=2)
+            try:
+                Attack(w.target).run(probe)
+                ranks.append(accountant.exposure("mallory").rank)
+            except AttackError:  # the margin of 4 leaves no room for 24 directions
+                ranks.append(None)
+            w.honest.add(w.own_features[seed : seed + 1], w.own_labels[seed : seed + 1])
+        assert ranks == expected
+
+
+def brute_force(history, names, size, client):
+    """Rank of the best stack of the present state for coalitions of a size with the client, from the definition."""
+    best = 0
+    others = [n for n in names if n != client]
+    for helpers in combinations(others, min(size - 1, len(others))):
+        coalition = {client, *helpers}
+        heads = []
+        for author, head in reversed(history):
+            heads.append(head)
+            if author not in coalition:
+                break  # this head is the baseline: it shows the state after the last unknown change
+        stack = [h - heads[-1] for h in heads[:-1] if h is not None and heads[-1] is not None]
+        best = max(best, np.linalg.matrix_rank(np.hstack(stack), rtol=1e-10) if stack else 0)
+    return best
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=14), st.integers(0, 1000))
+@settings(max_examples=40)
+def test_for_any_history_every_coalition_has_the_rank_that_its_definition_says(authors, seed):
+    rng = np.random.default_rng(seed)
+    accountant = IdentificationAccountant(1, action="report", coalition=3)
+    start = Summary.of(rng.normal(size=(30, D)), rng.integers(0, 2, 30), 2)
+    server = Server(Ledger(start, 0.5), accountant=accountant)
+    history = [(None, server.head().weights)]
+    for author in authors:
+        block = Summary.of(rng.normal(size=(3, D)), rng.integers(0, 2, 3), 2)
+        history.append((author, server.submit(Update.adding(block), author).head.weights))
+    for size in (1, 2, 3):
+        for client in "abcd":
+            assert accountant.exposure(client, coalition=size).current == brute_force(history, "abcd", size, client)
+
+
+def test_two_who_alternate_are_nothing_alone_and_a_state_together():
+    w, accountant = world(coalition=2)
+    rng = np.random.default_rng(5)
+    for i in range(14):
+        block = Summary.of(rng.normal(size=(4, D)), rng.integers(0, C, 4), C)
+        w.server.submit(Update.adding(block), "mallory" if i % 2 else "sybil")
+    assert accountant.exposure("mallory").rank <= C
+    assert accountant.exposure("mallory", coalition=2).rank == D
+    assert "with up to 1 more" in accountant.exposure("mallory", coalition=2).meaning
+
+
+def test_a_baseline_that_was_never_released_gives_no_equation():
+    accountant = IdentificationAccountant(1, action="report")
+    w = World(D, C, accountant=accountant)
+    w.server._release = Every(2)
+    w.honest.delete(w.features[:1], w.labels[:1])  # the rule's first head
+    w.honest.delete(w.features[1:2], w.labels[1:2])
+    rng = np.random.default_rng(0)
+    heads = [
+        w.server.submit(Update.adding(Summary.of(rng.normal(size=(3, D)), rng.integers(0, C, 3), C)), "mallory").head
+        for _ in range(5)
+    ]
+    assert [h is not None for h in heads] == [True, False, True, False, True]
+    # The first head hides alice's deletion: it is the baseline, and two responses follow.
+    assert accountant.exposure("mallory").responses == 2
+
+
+def test_who_made_all_the_data_alone_is_not_held_back():
+    accountant = IdentificationAccountant(4)
+    server = Server(Ledger.zeros(D, C, 0.5), accountant=accountant)
+    rng = np.random.default_rng(0)
+
+    def add(name):
+        block = Summary.of(rng.normal(size=(9, D)), rng.integers(0, C, 9), C)
+        return server.submit(Update.adding(block), name).head is not None
+
+    assert all(add("alice") for _ in range(10))
+    assert add("bob")
+    assert not all(add("bob") for _ in range(10))
+
+
+def test_messages_without_effect_change_nothing():
+    w, accountant = world()
+    run(w, "random", responses=2)
+    before = accountant.exposure("mallory")
+    w.server.submit(Update.adding(Summary.zeros(D, C)), "sybil")
+    assert accountant.exposure("mallory").current == before.current > 0
+
+
+@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_the_predicted_error_bounds_what_identification_reaches(name, precision):
+    w, accountant = world()
+    w.server._release = Heads(precision)
+    attack, target = Attack(w.target), w.probe(name)
+    A = w.A
+    try:
+        state = identify(attack.run(target))
+    except NotIdentifiedError:
+        pytest.skip("not identified at this precision")
+    found = accountant.exposure("mallory")
+    error = np.linalg.norm(state.A - A) / np.linalg.norm(A)
+    # Own data also move the gram: the bound's |A| is then that of the largest state on the way.
+    room = 10.0 if name == "own_data" else 1.0
+    assert error <= room * max(found.state_error, 1e-11)
+    assert found.deletion_error(0.01) == pytest.approx(200 * found.state_error)
+    assert "identify the present one" in found.meaning
+
+
+def test_noise_is_in_the_predicted_error():
+    w, accountant = world()
+    w.server._release = Chain([PosteriorNoise(0.2, "00" * 16)])
+    run(w, "own_data")
+    found = accountant.exposure("mallory")
+    assert found.rank == D and found.state_error > 1 and "noise" in found.meaning
+
+
+@pytest.mark.parametrize("options", [{}, {"coalition": 2}, {"conservative": True}])
+def test_a_restored_accountant_goes_on_where_it_was(options):
+    w, accountant = world(**options)
+    attack = Attack(w.target)
+    attack.run(w.probe("random", responses=3))
+    again = IdentificationAccountant(**{"margin": 4, "action": "report"} | options)
+    again.load(accountant.save())
+    assert again.exposure("mallory") == accountant.exposure("mallory")
+    twin = Server(w.server.ledger.copy(), accountant=again)
+    twin._head, twin._counts = w.server._head, w.server.counts
+    for server in (w.server, twin):
+        Attack(server.as_target("mallory")).run(w.probe("own_data", responses=3))
+    assert again.exposure("mallory").rank == accountant.exposure("mallory").rank == D
+    assert again.exposure("mallory").condition == pytest.approx(accountant.exposure("mallory").condition, rel=1e-6)
+
+
+def test_a_state_of_another_configuration_is_refused_by_name():
+    saved = IdentificationAccountant(4).save()
+    with pytest.raises(InputError, match="margin must be 5; got 4"):
+        IdentificationAccountant(5).load(saved)
+    with pytest.raises(InputError, match="coalition must be 2; got 1"):
+        IdentificationAccountant(4, coalition=2).load(saved)
+
+
+def test_bad_options_are_refused_and_exposure_needs_an_accountant():
+    for options in ({"margin": 0}, {"margin": 1, "action": "shout"}, {"margin": 1, "coalition": 0}):
+        with pytest.raises(InputError):
+            IdentificationAccountant(**options)
+    with pytest.raises(InputError, match="below d = 24"):
+        World(D, C, accountant=IdentificationAccountant(D))
+    with pytest.raises(InputError, match=r"Server\.hardened"):
+        World(D, C).server.exposure("mallory")
+    with pytest.raises(InputError, match="from 1 to the accountant's 1"):
+        IdentificationAccountant(1).exposure("mallory", coalition=2)

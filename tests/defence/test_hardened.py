@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from exhume import Client, Ledger, Server, Summary, Update
+from exhume.attack.identify import Diagnostics, State
+from exhume.attack.probes import build
+from exhume.attack.probes.registry import Means
+from exhume.attack.recover import rank_one
+from exhume.attack.session import Attack
+from exhume.defence import hardened, sigma_for
+from exhume.errors import AttackError, InputError, RefusedError
+from exhume.protocol import Head
+
+D, C, GAMMA = 24, 4, 1e-2
+KEY = "42" * 16
+
+
+class Crowd:
+    """Rows around class centres, as an encoder with a rectifier gives them, shared among clients."""
+
+    def __init__(self, n=4000, seed=0):
+        rng = np.random.default_rng(seed)
+        self.y = rng.integers(0, C, n)
+        centres = rng.standard_normal((C, D))
+        self.F = np.maximum(rng.standard_normal((n, D)) + 1.5 * centres[self.y], 0.0)
+        self.total = Summary.of(self.F, self.y, C)
+
+    def ledger(self):
+        return Ledger(self.total, GAMMA)
+
+
+def test_honest_additions_and_deletions_are_all_served():
+    crowd, rng = Crowd(400), np.random.default_rng(1)
+    server = Server.hardened(Ledger.zeros(D, C, GAMMA), least_norm=1e-2)
+    clients = [Client(server, f"client{k}") for k in range(4)]
+    parts = np.array_split(rng.permutation(400), 4)
+    for client, rows in zip(clients, parts, strict=True):
+        for start in range(0, 100, 20):
+            chunk = rows[start : start + 20]
+            assert client.add(crowd.F[chunk], crowd.y[chunk]).accepted
+    served = []
+    for turn in range(40):
+        client, rows = clients[turn % 4], parts[turn % 4]
+        row = rows[turn : turn + 1]
+        receipt = client.delete(crowd.F[row], crowd.y[row])
+        assert receipt.accepted, receipt.reason
+        served.append(receipt.head is not None)
+    assert all(served)
+    kept = np.concatenate([np.delete(rows, range(k, 40, 4)) for k, rows in enumerate(parts)])
+    exact = Summary.of(crowd.F[kept], crowd.y[kept], C)
+    np.testing.assert_allclose(server.ledger.summary.gram, exact.gram, rtol=1e-9)
+    assert 0 <= server.exposure("client0").value < 1
+
+
+@pytest.mark.parametrize("probe", ["designed", "random", "label_swap", "own_data"])
+@pytest.mark.parametrize("admission", [True, False])
+def test_no_probe_identifies_a_state(probe, admission):
+    crowd = Crowd(600)
+    server = hardened(crowd.ledger(), key=KEY, admission=admission)
+    rng = np.random.default_rng(3)
+    means = Means(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
+    with pytest.raises((AttackError, RefusedError, InputError)):
+        Attack(server.as_target("mallory")).identify(build(probe, means))
+    assert server.exposure("mallory").value <= 0.75
+
+
+def readings(server, crowd, rng, most=22):
+    """Return the mean of all the heads that a client can draw by adding rows that it knows, taken back to the start."""
+    A = server.ledger.summary.gram + GAMMA * np.eye(D)
+    total, heads = Summary.zeros(D, C), []
+    for _ in range(most):
+        block = Summary.of(np.abs(rng.normal(size=(1, D))), rng.integers(0, C, 1), C)
+        receipt = server.submit(Update.adding(block), "mallory")
+        total = total + block
+        if receipt.head is not None:
+            W = receipt.head.weights
+            heads.append(W - np.linalg.solve(A, total.moment - total.gram @ W))
+    return np.mean(heads, axis=0), len(heads)
+
+
+def test_an_attacker_who_knows_the_state_and_averages_what_it_gets_reads_labels_at_chance():
+    crowd, rng, trials, hits, most = Crowd(), np.random.default_rng(4), 80, 0, 0
+    A = crowd.total.gram + GAMMA * np.eye(D)
+    nothing = Diagnostics(D, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    for trial in range(trials):
+        row = slice(trial, trial + 1)
+        server = hardened(crowd.ledger(), admission=False)
+        before, n = readings(server, crowd, rng)
+        server.submit(Update.deleting(Summary.of(crowd.F[row], crowd.y[row], C)), "alice")
+        after, m = readings(server, crowd, rng)
+        most = max(most, n, m)
+        found = rank_one(State(A, A, A @ before, Head(before), nothing), Head(after), nonnegative=True)
+        hits += found.label == crowd.y[trial]
+    allowed = 1 / C + 0.05
+    assert hits <= stats.binom(trials, allowed).ppf(1 - 1e-4)
+    assert most <= D - D // 4 + 1  # one direction a row: the accountant ends every run at its margin
+
+
+def test_a_client_that_used_up_its_run_holds_up_nobody_else():
+    crowd, rng = Crowd(600), np.random.default_rng(5)
+    server = hardened(crowd.ledger(), admission=False)
+    readings(server, crowd, rng, most=20)
+    assert server.submit(Update.adding(crowd.total), "mallory").head is None
+    for row in range(5):
+        gone = Summary.of(crowd.F[row : row + 1], crowd.y[row : row + 1], C)
+        assert server.submit(Update.deleting(gone), "alice").head is not None
+
+
+def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
+    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.2
+    assert sigma_for(1438, 256) == pytest.approx(0.04 * np.sqrt(1438 / 256))
+    with pytest.raises(InputError):
+        sigma_for(0, 5)
+
+
+def test_accuracy_stays():
+    crowd = Crowd(3000)
+    ledger = Ledger(Summary.of(crowd.F[:2000], crowd.y[:2000], C), GAMMA)
+    exact = Head(ledger.head()).accuracy(crowd.F[2000:], crowd.y[2000:])
+    noisy = [
+        hardened(ledger.copy(), admission=False).head().accuracy(crowd.F[2000:], crowd.y[2000:]) for _ in range(20)
+    ]
+    assert exact - np.mean(noisy) < 0.002 + 3 * np.std(noisy) / np.sqrt(20)
+
+
+def test_the_classmethod_takes_the_same_options():
+    one = Server.hardened(Crowd(300).ledger(), key=KEY, admission=False).head()
+    other = hardened(Crowd(300).ledger(), key=KEY, admission=False).head()
+    assert one == other
+    with pytest.raises(TypeError):
+        Server.hardened(Crowd(300).ledger(), sigmas=1.0)
