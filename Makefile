@@ -28,8 +28,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.base
 
-audit: $(VENV)/.base  ## Run the main job on the bundled digits
-	@$(BIN)/python examples/protocol_demo.py
+audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
+	@$(BIN)/exhume audit
 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2

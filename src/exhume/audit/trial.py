@@ -20,7 +20,7 @@ from exhume.attack.session import Attack, Cost
 from exhume.attack.symmetric import identify_symmetric
 from exhume.attack.transcript import Transcript
 from exhume.audit.scenario import Matrix, Rows, Scenario
-from exhume.errors import AttackError, InputError, NotIdentifiedError, RefusedError
+from exhume.errors import AttackError, InputError, NotIdentifiedError, RefusedError, SingularStateError
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
@@ -52,10 +52,15 @@ class Replay:
 
     method: str
     head_error: float
-    """Relative distance of the unrounded head from the one before the deletion, raw block."""
+    """Relative distance of the unrounded head from the one before the deletion, raw block; infinite if the ledger
+    refused it."""
     head_error_psd: float | None
     """The same with the block's gram projected to positive semidefinite; None if the projected replay failed."""
     relerr_gram_psd: float | None
+    ledger_error_gram: float | None = None
+    """How far the replayed ledger's gram is from the one before the deletion, relative to the whole ledger."""
+    ledger_error_moment: float | None = None
+    ledger_error_gram_psd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class Trial:
     post: Diagnostics | None
     residuals: Residuals | None
     cost: Cost
+    blocks: tuple[tuple[str, Block], ...] = ()
+    """The recovered blocks by method, where they were asked for."""
 
     def recovery(self, method: str) -> Recovery | None:
         """Return what one estimator found, if it ran."""
@@ -115,16 +122,26 @@ class Cell:
         Rank tolerance of the identification.
     nonnegative
         Whether the encoder is known to give non-negative features.
+    project
+        Whether trials also score the projection to positive semidefinite (two eigendecompositions each).
     """
 
     def __init__(
-        self, scenario: Scenario, probe: Probe, heads: str, *, tolerance: float = 1e-10, nonnegative: bool = False
+        self,
+        scenario: Scenario,
+        probe: Probe,
+        heads: str,
+        *,
+        tolerance: float = 1e-10,
+        nonnegative: bool = False,
+        project: bool = True,
     ) -> None:
         self.scenario, self.probe, self.heads = scenario, probe, heads
-        self._tolerance, self._nonnegative = tolerance, nonnegative
+        self._tolerance, self._nonnegative, self._project = tolerance, nonnegative, project
         self.server = scenario.server(heads)
         start = self.server.ledger.copy()
-        self.A = start.summary.gram + scenario.gamma * np.eye(scenario.d)
+        self._start = start.summary
+        self.A = self._start.gram + scenario.gamma * np.eye(scenario.d)
         self.W = start.head()
         self.attack = Attack(self.server.as_target("attacker"))
         self.transcript: Transcript = self.attack.run(probe)
@@ -162,7 +179,9 @@ class Cell:
         """Relative error of the noise-aware estimate of the state before."""
         return None if self.sharper is None else relative(self.sharper.A - self.A, self.A)
 
-    def trial(self, rows: Rows, methods: tuple[str, ...] = ("difference", "rank_one")) -> Trial:
+    def trial(
+        self, rows: Rows, methods: tuple[str, ...] = ("difference", "rank_one"), *, keep_blocks: bool = False
+    ) -> Trial:
         """Delete some rows through the server, attack, score. Each trial starts from the same state."""
         unknown = set(methods) - {"difference", "rank_one"}
         if unknown:
@@ -187,16 +206,18 @@ class Cell:
             attack.cost,
         )
         if "rank_one" in methods and self.sharper is not None and label is not None:
-            trial = replace(trial, recoveries=(self._rank_one(attack, deleted, label),))
+            scored, block = self._rank_one(attack, deleted, label)
+            trial = replace(trial, recoveries=(scored,), blocks=(("rank_one", block),))
         if "difference" in methods:
             trial = self._difference(trial, server, attack, deleted)
-        return replace(trial, cost=attack.cost)
+        return replace(trial, cost=attack.cost, blocks=trial.blocks if keep_blocks else ())
 
-    def _rank_one(self, attack: Attack, deleted: Summary, label: int) -> Recovery:
+    def _rank_one(self, attack: Attack, deleted: Summary, label: int) -> tuple[Recovery, Block]:
         assert self.sharper is not None
         found = rank_one(self.sharper, attack.observe(), nonnegative=self._nonnegative)
         block = found.block(self.scenario.classes)
-        return replace(_scored("rank_one", block, deleted, label), known=found.known, margin=found.margin)
+        scored = _scored("rank_one", block, deleted, label)
+        return replace(scored, known=found.known, margin=found.margin), block
 
     def _difference(self, trial: Trial, server: Server, attack: Attack, deleted: Summary) -> Trial:
         if self.before is None:
@@ -213,7 +234,9 @@ class Cell:
         block = difference(self.before, after)
         A_post = self.A - deleted.gram
         run = DeletionRun(self.A, A_post, self.W, start.head(), self.before, after)
-        scored = replace(_scored("difference", block, deleted, trial.label), min_eigenvalue=block.min_eigenvalue)
+        scored = _scored("difference", block, deleted, trial.label)
+        if self._project:
+            scored = replace(scored, min_eigenvalue=block.min_eigenvalue)
         return replace(
             trial,
             recoveries=(scored, *trial.recoveries),
@@ -222,17 +245,36 @@ class Cell:
             amplification=amplification_bound(run).right,
             post=after.diagnostics,
             residuals=residuals,
+            blocks=(("difference", block), *trial.blocks),
         )
 
     def _replay(self, method: str, server: Server, attack: Attack, block: Block, deleted: Summary) -> Replay:
         """Replay the block, raw and projected, each from the actual post-cancellation state."""
-        spare = server.ledger.copy()
-        attack.replay(block)
-        raw = relative(server.ledger.head() - self.W, self.W)
+        spare = server.ledger.copy() if self._project else None
+        start = self._start
+        try:
+            attack.replay(block)
+            end = server.ledger.summary
+            replayed = Replay(
+                method,
+                relative(server.ledger.head() - self.W, self.W),
+                None,
+                None,
+                ledger_error_gram=relative(end.gram - start.gram, start.gram),
+                ledger_error_moment=relative(end.moment - start.moment, start.moment),
+            )
+        except SingularStateError:
+            replayed = Replay(method, float("inf"), None, None)
+        if spare is None:
+            return replayed
         projected = block.projected()
-        error_gram = relative(projected.gram - deleted.gram, deleted.gram)
         spare.apply(Update.adding(projected.summary))
-        return Replay(method, raw, relative(spare.head() - self.W, self.W), error_gram)
+        return replace(
+            replayed,
+            head_error_psd=relative(spare.head() - self.W, self.W),
+            relerr_gram_psd=relative(projected.gram - deleted.gram, deleted.gram),
+            ledger_error_gram_psd=relative(spare.summary.gram - start.gram, start.gram),
+        )
 
 
 def _scored(method: str, block: Block, deleted: Summary, label: int | None) -> Recovery:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from exhume._version import __version__
-from exhume.cli import data
+from exhume.cli import advise, audit, data, paper
 from exhume.errors import ExhumeError
 
 __all__ = ["app", "main"]
@@ -24,7 +24,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("advise")(advise.advise)
+app.command("audit")(audit.audit)
 app.add_typer(data.app, name="data")
+app.add_typer(paper.app, name="paper")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,75 @@
+"""Leak against cost, and the matrix behind it, as one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from exhume.audit.advise.advice import Needs, Row
+
+__all__ = ["draw"]
+
+# Okabe and Ito's colours, told apart by colour-blind readers too.
+BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
+
+
+def draw(
+    records: Sequence[dict[str, Any]],
+    rows: Sequence[Row],
+    chosen: Row | None,
+    needs: Needs,
+    chance: float,
+    stem: Path,
+    title: str,
+) -> list[Path]:
+    """Write ``stem``.png and ``stem``.svg; returns the paths."""
+    figure = Figure(figsize=(15, 0.32 * len(rows) + 4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
+    _leak_against_cost(left, rows, chosen, needs, chance)
+    _matrix(right, records, rows)
+    figure.suptitle(title)
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+    for path in paths:
+        figure.savefig(path, dpi=130)
+    return paths
+
+
+def _leak_against_cost(axes: Any, rows: Sequence[Row], chosen: Row | None, needs: Needs, chance: float) -> None:
+    for row in rows:
+        affordable = row.fits(needs)
+        colour = GREEN if chosen is not None and row.defence == chosen.defence else BLUE if affordable else GREY
+        marker = "s" if row.staleness > 0 else "o"
+        x, y = max(row.accuracy_lost, 0.0), 100 * row.label_rate
+        axes.plot([x], [y], marker, color=colour, markersize=8)
+        axes.annotate(row.defence, (x, y), textcoords="offset points", xytext=(6, 3), fontsize=7, color=colour)
+    axes.axhline(100 * chance, color=VERMILION, linewidth=1, linestyle="--")
+    axes.text(axes.get_xlim()[1], 100 * chance, "chance ", ha="right", va="bottom", color=VERMILION, fontsize=8)
+    axes.axvline(needs.max_accuracy_loss, color=ORANGE, linewidth=1, linestyle=":")
+    axes.set_xscale("symlog", linthresh=0.1)
+    axes.set_ylim(-3, 103)
+    axes.set_xlabel("test accuracy lost (points); squares: heads come late")
+    axes.set_ylabel("labels recovered by the best attack (%)")
+    axes.set_title("leak against cost (green: recommended, grey: not affordable)", fontsize=9)
+
+
+def _matrix(axes: Any, records: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
+    columns = list(dict.fromkeys((r["attack"], r["busy"]) for r in records if "score" in r and r["attack"] != "burn"))
+    names = [row.defence for row in rows]
+    values = np.full((len(names), len(columns)), np.nan)
+    for r in records:
+        if "score" in r and (r["attack"], r["busy"]) in columns and r["defence"] in names:
+            what = "replays" if r["attack"] == "replay" else "labels"
+            share = 100 * r["score"][what] / max(r["score"]["trials"], 1)
+            values[names.index(r["defence"]), columns.index((r["attack"], r["busy"]))] = share
+    axes.imshow(values, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for i, j in np.argwhere(np.isfinite(values)):
+        shade = "black" if values[i, j] > 60 else "white"
+        axes.text(j, i, f"{values[i, j]:.0f}", ha="center", va="center", fontsize=6, color=shade)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    labels = [f"{attack}{' *' if busy else ''}" for attack, busy in columns]
+    axes.set_xticks(range(len(columns)), labels, rotation=60, ha="right", fontsize=7)
+    axes.set_title("labels recovered, % (replay: blocks put back; * with honest updates in between)", fontsize=9)

@@ -1,0 +1,155 @@
+"""One audit from settings to report: the steps in order, for the command line and for Python users."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exhume._version import __version__
+from exhume.audit.config import Settings
+from exhume.audit.explain import explain
+from exhume.audit.figures import (
+    Illustration,
+    accuracy_figure,
+    bound_figure,
+    digits_figure,
+    label_figure,
+    rank_figure,
+)
+from exhume.audit.findings import judge
+from exhume.audit.pictures import gallery
+from exhume.audit.plan import Plan, prepare
+from exhume.audit.records import Report
+from exhume.audit.report import write_json, write_report
+from exhume.audit.runner import Outcome, Progress, run
+from exhume.audit.verdict import conclude
+from exhume.data import sets
+
+__all__ = ["Audit", "assess", "audit"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A finished audit."""
+
+    report: Report
+    page: Path
+    reused: int
+    """Trials that an earlier run had finished."""
+    total: int
+    carried_out: int
+    """Trials that ran to their end, whatever they found."""
+
+
+def audit(
+    settings: Settings,
+    *,
+    command: str = "exhume audit",
+    fresh: bool = False,
+    progress: Progress | None = None,
+    plan: Plan | None = None,
+) -> Audit:
+    """Run an audit and write its report into ``settings.out``.
+
+    Parameters
+    ----------
+    settings
+        What to do.
+    command
+        The command that the report names as its origin.
+    fresh
+        Whether to forget trials that an earlier run finished.
+    progress
+        Called as trials get done.
+    plan
+        What `prepare` made of the settings, if that was done before.
+    """
+    plan, outcome, report = assess(settings, command=command, fresh=fresh, progress=progress, plan=plan)
+    threat = explain(settings, plan.features.dim, plan.features.classes)
+    page = write_report(settings.out, report, outcome.trials, _pictures(plan, outcome, report), threat)
+    if settings.json_file is not None:
+        write_json(settings.json_file, report)
+    carried_out = sum(trial.error is None for trial in outcome.trials)
+    return Audit(report, page, outcome.reused, len(outcome.cells) + len(outcome.trials), carried_out)
+
+
+def assess(
+    settings: Settings,
+    *,
+    command: str = "exhume audit",
+    fresh: bool = False,
+    progress: Progress | None = None,
+    plan: Plan | None = None,
+) -> tuple[Plan, Outcome, Report]:
+    """Run an audit and judge it, without drawing or writing anything but the finished trials."""
+    plan = prepare(settings) if plan is None else plan
+    outcome = run(plan, settings.out / ".trials", fresh=fresh, progress=progress)
+    return plan, outcome, _report(plan, outcome, command)
+
+
+def _pictures(plan: Plan, outcome: Outcome, report: Report) -> list[Illustration]:
+    made = [
+        digits_figure(gallery(plan)),
+        label_figure(report.findings),
+        rank_figure(outcome.cells, plan.features.dim, plan.features.classes),
+        bound_figure(outcome.trials),
+        accuracy_figure(outcome.trials),
+    ]
+    return [picture for picture in made if picture is not None]
+
+
+def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
+    findings = judge(plan, outcome)
+    found, scenario = plan.features, plan.scenario
+    gate = f"{len(plan.usable)} of {len(scenario.parts)} clients have full feature rank {found.dim}"
+    return Report(
+        version=__version__,
+        command=command,
+        seed=plan.settings.seed,
+        settings=_settings(plan.settings),
+        data={
+            "name": found.data,
+            "encoder": found.encoder,
+            "dim": found.dim,
+            "classes": found.classes,
+            "train": len(found.train_labels),
+            "test": len(found.test_labels),
+            "sha256": _content_hash(found.data),
+            "fingerprint": found.fingerprint,
+        },
+        scenario={
+            "clients": [len(part) for part in scenario.parts],
+            "attacker": f"client {scenario.attacker} with {len(scenario.parts[scenario.attacker])} rows",
+            "rank gate": gate if plan.usable else f"{gate}; the largest client attacks",
+        },
+        verdict=conclude(findings, outcome.cells, found.classes),
+        findings=findings,
+        cells=outcome.cells,
+        failures=tuple(_failures(outcome)),
+    )
+
+
+def _content_hash(data: str) -> str:
+    entry = sets.registry().get(data)
+    return entry.sha256 if entry is not None else "see fingerprint, which hashes the files"
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings without what belongs to one machine: where files lie, how many processes ran."""
+    local = {"out", "json_file", "home", "jobs", "features", "labels"}
+    return settings.model_dump(mode="json", exclude=local) | {"dim": settings.width}
+
+
+def _failures(outcome: Outcome) -> Sequence[dict[str, str]]:
+    """Gather what went wrong: once per cell, kind of deletion and reason, with its count."""
+    reasons: Counter[tuple[str, str]] = Counter()
+    for cell in outcome.cells:
+        if reason := cell.error or cell.reason:
+            reasons[f"{cell.probe}, {cell.heads}, before the deletion", reason] += 1
+    for trial in outcome.trials:
+        if reason := trial.error or trial.reason:
+            reasons[f"{trial.probe}, {trial.heads}, {trial.delete}", reason] += 1
+    return [{"where": w, "reason": r, "count": str(n)} for (w, r), n in reasons.items()]

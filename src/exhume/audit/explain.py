@@ -1,0 +1,56 @@
+"""The threat model in force, in plain words: what the attacker knows, sends and sees."""
+
+from __future__ import annotations
+
+import math
+
+from exhume.audit.config import Settings
+
+__all__ = ["explain"]
+
+_PROBES = {
+    "designed": "designed: made-up matrices of scale {scale:g} that reach full rank with the fewest responses",
+    "random": "random: made-up Gaussian matrices of scale {scale:g}",
+    "label_swap": "label_swap: its real features, added under one label and deleted under another",
+    "own_data": "own_data: its own records, added once more batch by batch, nothing made up",
+}
+
+_DELETIONS = {
+    "sample": "one record of an honest client",
+    "class": "all records of one class",
+    "client": "all records of one honest client",
+}
+
+
+def explain(settings: Settings, dim: int | None = None, classes: int | None = None) -> str:
+    """Describe the attacker, the server and the event of an audit with these settings."""
+    least = "ceil(d/c)" if dim is None or classes is None else f"ceil({dim}/{classes}) = {math.ceil(dim / classes)}"
+    probes = "\n".join(
+        f"    - {_PROBES.get(name, name + ': a probe from another package').format(scale=settings.scale)}"
+        for name in settings.probe
+    )
+    heads = " or ".join(settings.heads)
+    deletions = "\n".join(f"    - {name}: {_DELETIONS[name]}" for name in settings.delete)
+    return f"""\
+Threat model of this audit
+
+The server keeps S = sum of f f' and G = sum of f y' over the retained records of {settings.clients} clients and
+broadcasts the ridge head W = (S + gamma I)^-1 G, complete, after every accepted update, as {heads}.
+Its ledger and its solves stay float64. It does not check who owns a record, and accepts the same record twice.
+
+The attacker is one of the clients.
+  Knows: the frozen encoder, its own records, the messages it sent, the number of features and classes.
+         Not the ridge coefficient gamma, nor anything of the other clients.
+  Sends: well-formed updates, as every client may:
+{probes}
+         Each sequence is cancelled at its end; at the very end the recovered block is replayed.
+  Sees:  every broadcast head. It needs at least {least} responses to identify one state (Corollary 1).
+
+The event is exactly one honest deletion:
+{deletions}
+
+The quiet interval: while one probe sequence runs, nobody else updates the server, and between the two
+sequences nothing happens but that one deletion. If more happens, only the signed sum of all changes comes out,
+and it cannot be split among them. An audit assumes the interval; it does not measure how often it occurs.
+
+The evaluator (this program) reads the hidden ledger only to carry out the deletion and to score the outcome."""

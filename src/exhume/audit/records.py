@@ -1,0 +1,230 @@
+"""The records that an audit writes: trials, cells, findings and the whole report, with their JSON schema."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from exhume.audit.levels import Level
+
+__all__ = [
+    "SCHEMA",
+    "CellRecord",
+    "Finding",
+    "LiveRecord",
+    "RankPoint",
+    "RecoveryRecord",
+    "Report",
+    "Spread",
+    "TrialRecord",
+    "Verdict",
+]
+
+SCHEMA = "exhume-audit/1"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: what is not finite is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+
+
+class Record(BaseModel):
+    """A frozen record without room for unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RecoveryRecord(Record):
+    """What one estimator made of one deletion, scored against the truth."""
+
+    recovery: str
+    relerr_gram: Number
+    relerr_moment: Number
+    relerr_feature: Number = None
+    label: int | None = None
+    label_correct: bool | None = None
+    known: bool | None = None
+    """Whether the attacker's own check stands by it; null for estimators without one."""
+    min_eigenvalue: Number = None
+    replay_head_error: Number = None
+    """Null also where the server refused the raw block."""
+    replay_head_error_psd: Number = None
+    accuracy_replay: Number = None
+    responses_first: int
+    responses_next: int
+    messages_first: int
+    messages_next: int
+
+
+class TrialRecord(Record):
+    """One deletion under attack."""
+
+    probe: str
+    heads: str
+    delete: str
+    what: str
+    """Which row, class or client was deleted."""
+    rows: int
+    identified: bool
+    reason: str | None = None
+    """Why identification failed."""
+    error: str | None = None
+    """Why the whole trial failed, if it did."""
+    label: int | None = None
+    feature_guess_error: Number = None
+    """Relative feature error of the best blind guess: the attacker's own mean feature of the right class."""
+    deletion_head_change: Number = None
+    """How far the deletion itself moved the head, relative."""
+    accuracy_before: Number = None
+    accuracy_after: Number = None
+    amplification: Number = None
+    state_error_pre: Number = None
+    state_error_post: Number = None
+    rank_post: int | None = None
+    kappa_post: Number = None
+    recoveries: tuple[RecoveryRecord, ...] = ()
+
+    def of(self, recovery: str) -> RecoveryRecord | None:
+        """Return what one estimator found, if it ran."""
+        return next((r for r in self.recoveries if r.recovery == recovery), None)
+
+
+class RankPoint(Record):
+    """The observed stack after so many responses."""
+
+    responses: int
+    rank: int
+    sigma_min: Number
+    """Smallest singular value over the largest; below the tolerance the direction counts as absent."""
+
+
+class CellRecord(Record):
+    """One probe at one head precision, before any deletion."""
+
+    probe: str
+    heads: str
+    identified: bool
+    reason: str | None = None
+    error: str | None = None
+    responses: int = 0
+    rank: int | None = None
+    kappa: Number = None
+    state_error: Number = None
+    cancellation_residual: Number = None
+    """Relative head residual after the cancellation, as the attacker sees it."""
+    messages: int = 0
+    flagged: int = 0
+    """Probe messages above the batch-matched honest 99th percentile of magnitude (cancellation and replay apart)."""
+    magnitude_ratio: Number = None
+    """Median of magnitude over that percentile."""
+    false_positives: Number = None
+    """Share of fresh honest batches that the same thresholds flag."""
+    curve: tuple[RankPoint, ...] = ()
+
+
+class Spread(Record):
+    """Mean, median and worst of an error over the trials where it exists."""
+
+    mean: Number
+    median: Number
+    max: Number
+
+
+class Finding(Record):
+    """One judged cell: a probe, a head precision, an estimator and a kind of deletion."""
+
+    data: str
+    encoder: str
+    dim: int
+    probe: str
+    heads: str
+    recovery: str
+    delete: str
+    trials: int
+    identified: int
+    identified_low: Number
+    identified_high: Number
+    labels_correct: int | None
+    labels_low: Number
+    labels_high: Number
+    labels_chance: Number
+    """Success rate of the best blind guess: always the class that is most frequent among the honest records."""
+    labels_p: Number
+    relerr_gram: Spread | None
+    relerr_moment: Spread | None
+    relerr_feature: Spread | None
+    feature_guess_error: Number
+    rank: int | None
+    kappa: Number
+    responses_first: int | None
+    responses_next: int | None
+    messages_first: int | None
+    messages_next: int | None
+    replay_head_error: Number
+    """Median relative head error after the raw block is replayed."""
+    replay_head_error_psd: Number
+    replay_undone: Number
+    """Median share of the head change by the deletion that the replay took back; 1 is all of it."""
+    messages_flagged: int
+    messages_probe: int
+    magnitude_ratio: Number
+    reached: tuple[Level, ...]
+    severity: Level
+
+
+class Verdict(Record):
+    """The outcome in plain language."""
+
+    severity: Level
+    text: str
+
+
+class LiveRecord(Record):
+    """What was done to a live target, and what it gave away."""
+
+    target: str
+    dim: int
+    classes: int
+    heads: str
+    probe: str
+    dry_run_residual: Number
+    messages: int
+    responses: int
+    identified: bool
+    reason: str | None
+    rank: int | None
+    kappa: Number
+    prediction_error: Number
+    """Relative error with which the identified state foretold the answer to a probe that it had not seen."""
+    residual: Number
+    """Relative head residual after everything was cancelled."""
+    restored: bool
+    interrupted: bool = False
+    failed: bool = False
+    """Whether the target broke down, so that the outcome says nothing about it."""
+    actions: tuple[str, ...]
+    curve: tuple[RankPoint, ...] = ()
+
+
+class Report(Record):
+    """Everything that one audit found."""
+
+    schema_name: str = Field(default=SCHEMA, alias="schema", serialization_alias="schema")
+    version: str
+    command: str
+    seed: int
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    scenario: dict[str, Any]
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    cells: tuple[CellRecord, ...]
+    failures: tuple[dict[str, str], ...]
+    live: LiveRecord | None = None
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -1,0 +1,152 @@
+"""The verdict: at most ten plain lines, each backed by a number of this run or by a theorem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from exhume.audit.levels import THRESHOLDS, Level, worst
+from exhume.audit.records import CellRecord, Finding, LiveRecord, Verdict
+
+__all__ = ["conclude", "conclude_live", "quantity"]
+
+MOST_LINES = 10
+
+_HEADLINE: dict[Level, str] = {
+    "none": "The attacks of this run dug up nothing beyond guessing.",
+    "aggregate": "A client could dig up the summed statistics of what was deleted.",
+    "label": "A client could tell the class of a deleted record.",
+    "feature": "A client could dig up the feature vector of a deleted record.",
+    "replay": "A client could dig up what was deleted and put it back.",
+}
+
+
+def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: int) -> Verdict:
+    """Put the findings into words."""
+    severity = worst(f.severity for f in findings)
+    rest = [
+        *_aggregates(findings),
+        *_cost(findings),
+        *_precision(findings),
+        *_failed(findings),
+        *_seen(cells),
+        *_remedies(findings, severity, classes),
+    ]
+    room = MOST_LINES - 1 - len(rest)
+    return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
+
+
+def conclude_live(live: LiveRecord) -> Verdict:
+    """Put what a live target gave away into words."""
+    foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
+    severity: Level = "aggregate" if live.identified and foretold else "none"
+    least = math.ceil(live.dim / live.classes)
+    if severity == "aggregate":
+        headline = "A client can read this server's hidden totals."
+        body = [
+            f"The totals that were read foretold the answer to an unseen probe to within "
+            f"{quantity(live.prediction_error)}.",
+            f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations.",
+            "Read before and after a deletion, the totals differ by exactly what was deleted (Proposition 2).",
+            f"Stops identification: fewer than {least} = ceil({live.dim}/{live.classes}) answers per quiet interval "
+            "(Theorem 1).",
+        ]
+    else:
+        headline = "The probes of this run did not read this server's hidden totals."
+        body = [f"Reason: {live.reason or 'the estimate foretold an unseen probe badly'}."]
+        body.append(f"Used: {live.responses} heads, {live.messages} messages. Other probes may do better.")
+    state = "came back" if live.restored else "DID NOT COME BACK"
+    body.append(f"After cancellation the head {state}: relative residual {quantity(live.residual)}.")
+    return _verdict(severity, headline, body)
+
+
+def quantity(value: float | None) -> str:
+    """Write a number for people: few digits, plain where it can be."""
+    if value is None:
+        return "-"
+    if value == 0 or 0.01 <= abs(value) < 1000:
+        return f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _verdict(severity: Level, headline: str, body: Sequence[str]) -> Verdict:
+    lines = [f"Verdict: {severity.upper()}. {headline}", *(f"  {line}" for line in body)]
+    return Verdict(severity=severity, text="\n".join(lines[:MOST_LINES]))
+
+
+def _samples(findings: Sequence[Finding]) -> list[str]:
+    """Say, per head precision, how well the best estimator did on deleted records."""
+    lines = []
+    sample = [f for f in findings if f.labels_correct is not None]
+    for heads in dict.fromkeys(f.heads for f in sample):
+        best = max((f for f in sample if f.heads == heads), key=_goodness)
+        low, high, chance = best.labels_low or 0.0, best.labels_high or 0.0, best.labels_chance or 0.0
+        error = f"; features off by {quantity(best.relerr_feature.median)}" if best.relerr_feature else ""
+        lines.append(
+            f"One record deleted, {heads} heads: label right {best.labels_correct}/{best.trials} "
+            f"(95% CI {low:.0%} to {high:.0%}, guessing {chance:.0%}){error}."
+        )
+    return lines
+
+
+def _goodness(finding: Finding) -> tuple[float, float]:
+    error = finding.relerr_feature.median if finding.relerr_feature else None
+    return finding.labels_correct or 0, -(math.inf if error is None else error)
+
+
+def _aggregates(findings: Sequence[Finding]) -> list[str]:
+    group = [f for f in findings if f.delete in ("class", "client")]
+    if not group:
+        return []
+    kinds = " and ".join(dict.fromkeys(f.delete for f in group))
+    out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
+    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}."]
+
+
+def _cost(findings: Sequence[Finding]) -> list[str]:
+    """Say what the cheapest way of each estimator to its worst level costs."""
+    parts = []
+    for recovery in dict.fromkeys(f.recovery for f in findings):
+        group = [f for f in findings if f.recovery == recovery and f.severity != "none" and f.responses_first]
+        if group:
+            cheap = min(group, key=lambda f: f.responses_first or 0)
+            parts.append(f"{cheap.responses_first} heads, {cheap.responses_next} more per deletion ({recovery})")
+    return [f"Cost to the client: {'; '.join(parts)}."] if parts else []
+
+
+def _precision(findings: Sequence[Finding]) -> list[str]:
+    """Say how far each head format got, if this run compared several."""
+    by = {heads: worst(f.severity for f in findings if f.heads == heads) for heads in _ordered(findings)}
+    if len(by) < 2:
+        return []
+    return [f"Worst level per head format: {', '.join(f'{heads} {level.upper()}' for heads, level in by.items())}."]
+
+
+def _ordered(findings: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(f.heads for f in findings))
+
+
+def _failed(findings: Sequence[Finding]) -> list[str]:
+    lost = [f for f in findings if f.severity == "none"]
+    if not lost or len(lost) == len(findings):
+        return []
+    names = [f"{f.probe}/{f.heads}/{f.recovery}/{f.delete}" for f in lost]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return [f"Nothing came out in {len(lost)} of {len(findings)} combinations: {', '.join(names[:2])}{more}."]
+
+
+def _seen(cells: Sequence[CellRecord]) -> list[str]:
+    parts = {c.probe: f"{c.probe} {c.flagged}/{c.messages}" for c in reversed(cells) if c.messages}
+    return [f"Messages larger than 99% of honest batches: {', '.join(reversed(parts.values()))}."] if parts else []
+
+
+def _remedies(findings: Sequence[Finding], severity: Level, classes: int) -> list[str]:
+    if not findings or severity == "none":
+        return []
+    dim = findings[0].dim
+    return [
+        f"Stops identification: fewer than {math.ceil(dim / classes)} = ceil({dim}/{classes}) answers per quiet "
+        "interval (Theorem 1).",
+        "Stops these probes and the replay, not new valid records: refusing records not owned or sent before.",
+    ]

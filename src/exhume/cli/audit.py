@@ -1,0 +1,173 @@
+"""`exhume audit`: run the attacks, print a verdict, write the report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from exhume.errors import ExhumeError, InputError
+
+if TYPE_CHECKING:
+    from exhume.audit.config import Settings
+    from exhume.audit.records import Report
+    from exhume.audit.runner import Progress as OnProgress
+
+__all__ = ["audit"]
+
+Text = str | None
+Number = int | None
+
+
+def audit(
+    data: Annotated[Text, typer.Option(help="Data set; 'features' for your own file. (default: digits)")] = None,
+    encoder: Annotated[Text, typer.Option(help="Frozen encoder. (default: random-relu)")] = None,
+    dim: Annotated[Number, typer.Option(help="Features, where the encoder leaves it open. (default: 128)")] = None,
+    features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="The labels, if your features are a .npy file.")] = None,
+    clients: Annotated[Number, typer.Option(help="Number of clients. (default: 5)")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration of the split. (default: 1)")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Ridge coefficient. (default: 0.001)")] = None,
+    probe: Annotated[
+        Text, typer.Option(help="Comma list of designed, random, label_swap, own_data. (default: designed,own_data)")
+    ] = None,
+    delete: Annotated[Text, typer.Option(help="Comma list of sample, class, client. (default: all three)")] = None,
+    heads: Annotated[
+        Text, typer.Option(help="Comma list of float64, float32, float16, bfloat16, Nbits. (default: float64,float32)")
+    ] = None,
+    recovery: Annotated[Text, typer.Option(help="Comma list of difference, rank_one. (default: both)")] = None,
+    trials: Annotated[
+        Number, typer.Option(help="Deletions per cell, at most (classes and clients are few). (default: 100)")
+    ] = None,
+    responses: Annotated[
+        Number, typer.Option(help="Probe responses per state, where the probe leaves it open.")
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Size of made-up probes. (default: 10000)")] = None,
+    seed: Annotated[Number, typer.Option(help="Seed of everything random. (default: 0)")] = None,
+    jobs: Annotated[Number, typer.Option(help="Processes; 0 for one per core. (default: 0)")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report. (default: exhume-report)")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the findings as JSON to this file as well.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with the same names; options win over it.")] = None,
+    fail_on: Annotated[
+        Text, typer.Option(help="Exit with 1 at this severity or worse: aggregate, label, feature, replay.")
+    ] = None,
+    home: Annotated[Path | None, typer.Option(help="Home folder of data and features.")] = None,
+    target: Annotated[Text, typer.Option(help="Audit your own live server: package.module:function.")] = None,
+    operated: Annotated[
+        bool, typer.Option("--i-operate-this-server", help="Say that the live target is yours to probe.")
+    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print the threat model in force and exit.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the trials that an earlier run finished.")] = False,
+) -> None:
+    """Attack a federation that unlearns exactly, and say what a client could dig up."""
+    from exhume.audit.config import from_toml, make_settings
+    from exhume.audit.explain import explain as threat_model
+
+    given = {
+        "data": data, "encoder": encoder, "dim": dim, "features": features, "labels": labels, "clients": clients,
+        "alpha": alpha, "gamma": gamma, "probe": probe, "delete": delete, "heads": heads, "recovery": recovery,
+        "trials": trials, "responses": responses, "scale": scale, "seed": seed, "jobs": jobs, "out": out, "json": json,
+        "fail-on": fail_on, "home": home,
+    }  # fmt: skip
+    values: dict[str, Any] = {} if config is None else from_toml(config)
+    values |= {name: value for name, value in given.items() if value is not None}
+    if target is not None:
+        values.setdefault("probe", "designed")
+    settings = make_settings(_unified(values))
+    if explain:
+        typer.echo(threat_model(settings))
+        return
+    report = _live(settings, target, operated) if target is not None else _simulated(settings, fresh)
+    _finish(report, settings)
+
+
+def _unified(values: dict[str, Any]) -> dict[str, Any]:
+    """Let an option win over the same name in the file, however it is spelt there."""
+    return {name.replace("_", "-"): value for name, value in values.items()}
+
+
+def _simulated(settings: Settings, fresh: bool) -> Report:
+    from exhume.audit.audit import audit as run
+    from exhume.audit.plan import prepare
+    from exhume.data.progress import extraction_bar
+
+    console = Console(stderr=True)
+    try:
+        with extraction_bar(console) as tick:
+            plan = prepare(settings, tick)
+        with _bar(console) as progress:
+            done = run(settings, command=_command(), fresh=fresh, progress=progress, plan=plan)
+    except KeyboardInterrupt:
+        typer.echo("exhume: interrupted; finished trials are kept, and the same command goes on from them", err=True)
+        raise typer.Exit(130) from None
+    if done.reused:
+        typer.echo(
+            f"{done.reused} of {done.total} tasks were done by an earlier run (--fresh does them anew).", err=True
+        )
+    if not done.carried_out:  # a guard must not take this for a clean bill
+        first = done.report.failures[0]["reason"] if done.report.failures else "no deletion to attack"
+        raise ExhumeError(f"no trial could be carried out, so there is no verdict: {first}")
+    return done.report
+
+
+def _live(settings: Settings, target: str, operated: bool) -> Report:
+    if not operated:
+        raise InputError("target", "probed only by its operator: add --i-operate-this-server", f"'{target}'")
+    from exhume.audit.live import load_target
+    from exhume.audit.live_report import report_live
+
+    typer.echo(f"Probing the live target {target}; every probe is taken back.", err=True)
+    report = report_live(load_target(target), settings, target, _command())
+    assert report.live is not None
+    for action in report.live.actions:
+        typer.echo(f"  - {action}", err=True)
+    if not report.live.restored:
+        typer.echo(report.verdict.text)
+        raise ExhumeError(f"the head did not come back: relative residual {report.live.residual}")
+    if report.live.failed:
+        typer.echo(report.verdict.text)
+        raise ExhumeError(f"the target broke down, so there is no verdict: {report.live.reason}")
+    if report.live.interrupted:
+        typer.echo(report.verdict.text)
+        raise typer.Exit(130)
+    return report
+
+
+def _finish(report: Report, settings: Settings) -> None:
+    from exhume.audit.levels import as_level, at_least
+
+    typer.echo(f"Report: {settings.out / 'report.html'}", err=True)
+    typer.echo(report.verdict.text)
+    if settings.fail_on is not None and at_least(report.verdict.severity, as_level(settings.fail_on)):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[OnProgress]:
+    """Show trials done and time left, on a terminal only."""
+    columns = (
+        TextColumn("attacking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+        task = bars.add_task("attacking", total=None)
+
+        def progress(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        yield progress
+
+
+def _command() -> str:
+    return shlex.join(["exhume", *sys.argv[1:]])

@@ -1,0 +1,168 @@
+"""Settings of an attack as plain data, and the live cells that workers make of them (and keep for the next job)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from exhume.attack.probes.base import Probe, Step
+from exhume.attack.probes.designed import designed
+from exhume.attack.probes.own_data import own_data
+from exhume.attack.probes.random import random
+from exhume.audit.scenario import Rows, Scenario
+from exhume.audit.trial import Cell
+from exhume.data import dirichlet, select_attacker
+from exhume.errors import unknown_name
+from exhume.paper.source import Source
+from exhume.protocol.summary import Summary, Update
+
+__all__ = ["CellSpec", "Pick", "Rehearsed", "Split", "cell", "federation", "pick", "request_p99", "scenario"]
+
+DRAWN_SAMPLES = 100
+DRAWN_CLIENTS = 20
+
+
+@dataclass(frozen=True)
+class Split:
+    """A Dirichlet split into clients; the attacker is the first with full feature rank."""
+
+    seed: int
+    members: int = 50
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One probe against one server. ``sequence`` seeds the batch permutation or the random increments."""
+
+    probe: str
+    heads: str
+    split: Split
+    responses: int | None = None
+    sequence: int = 0
+    scale: float = 1e4
+    clipped: bool = False
+    """Whether the scale is lowered until no request is larger than the honest 99th percentile."""
+    gamma: float = 1e-3
+    tolerance: float = 1e-10
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What is deleted: the ``number``-th sample, class or client of a draw.
+
+    Draws are made whole (100 samples, 20 clients), so that a smaller run takes the first of the same ones. ``others``
+    draws from what the attacker does not hold; else samples come from all rows and clients from the split ``seed``.
+    """
+
+    level: str
+    number: int
+    seed: int = 0
+    others: bool = False
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A probe with its updates summed once: the same messages go out before and after every deletion."""
+
+    inner: Probe
+
+    @property
+    def name(self) -> str:
+        """The probe's registered name."""
+        return self.inner.name
+
+    @property
+    def responses(self) -> int:
+        """How many responses go into the stacks."""
+        return self.inner.responses
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
+        return tuple(self.inner.steps())
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the submissions in order."""
+        return iter(self._steps)
+
+    def cancel(self, total: Summary, sent: int) -> Update:
+        """Return the update that takes the accumulated total back."""
+        return self.inner.cancel(total, sent)
+
+
+def federation(source: Source, split: Split, gamma: float = 1e-3) -> Scenario:
+    """Make the federation of a split with the paper's attacker."""
+    found = source.load()
+    parts = dirichlet(found.train_labels, split.members, split.alpha, split.seed)
+    attacker = select_attacker(found.train_features, parts)
+    return Scenario(found.train_features, found.train_labels, found.classes, parts, attacker, gamma)
+
+
+@lru_cache(maxsize=2)
+def scenario(source: Source, split: Split, gamma: float = 1e-3) -> Scenario:
+    """Return the federation of a split, kept for the next cell with its sum over all rows."""
+    return federation(source, split, gamma)
+
+
+def _probe(source: Source, spec: CellSpec, stage: Scenario) -> Probe:
+    rng = np.random.default_rng(spec.sequence)
+    match spec.probe:
+        case "designed":
+            scale = clipped_scale(source, stage.d, stage.classes) if spec.clipped else spec.scale
+            return designed(stage.d, stage.classes, scale=scale)
+        case "random":
+            return random(stage.d, stage.classes, rng=rng, responses=spec.responses, scale=spec.scale)
+        case "own_data":
+            responses = spec.responses or 2 * math.ceil(stage.d / stage.classes)
+            return own_data(*stage.own, stage.classes, responses=responses, rng=rng)
+    raise unknown_name("probe", spec.probe, ["designed", "random", "own_data"])
+
+
+@lru_cache(maxsize=1)
+def cell(source: Source, spec: CellSpec) -> Cell:
+    """Return the cell with its state before the deletion identified."""
+    stage = scenario(source, spec.split, spec.gamma)
+    return Cell(
+        stage,
+        Rehearsed(_probe(source, spec, stage)),
+        spec.heads,
+        tolerance=spec.tolerance,
+        nonnegative=bool((stage.own[0] >= 0).all()),
+        project=spec.probe == "own_data" and spec.heads == "float64",
+    )
+
+
+def pick(stage: Scenario, split: Split, chosen: Pick) -> Rows:
+    """Return the rows to delete."""
+    rng = np.random.default_rng(chosen.seed)
+    if chosen.level == "sample":
+        pool = stage.others if chosen.others else np.arange(len(stage.features))
+        drawn = rng.choice(pool, min(DRAWN_SAMPLES, len(pool)), replace=False)
+        return np.asarray(drawn[chosen.number : chosen.number + 1], dtype=np.intp)
+    if chosen.level == "class":
+        return np.flatnonzero(stage.labels == chosen.number)
+    if not chosen.others:
+        return dirichlet(stage.labels, split.members, split.alpha, chosen.seed)[chosen.number]
+    honest = np.delete(np.arange(len(stage.parts)), stage.attacker)
+    drawn = rng.choice(honest, min(DRAWN_CLIENTS, len(honest)), replace=False)
+    return stage.parts[int(drawn[chosen.number])]
+
+
+def request_p99(source: Source) -> float:
+    """Return the 99th percentile of the size of an honest request to delete one record, over all training rows."""
+    squared = (source.load().train_features ** 2).sum(axis=1)
+    return float(np.percentile(np.sqrt(squared**2 + squared), 99))
+
+
+def clipped_scale(source: Source, d: int, c: int) -> float:
+    """Return the scale at which the largest designed request is as large as an honest one at the 99th percentile."""
+    largest = max((step.update for step in designed(d, c, scale=1.0).steps()), key=lambda update: update.magnitude)
+    grams = 2 * float(np.vdot(largest.add.gram, largest.add.gram))
+    moments = 2 * float(np.vdot(largest.add.moment, largest.add.moment))
+    # magnitude^2 = grams s^4 + moments s^2, solved for s^2
+    limit = request_p99(source) ** 2
+    return math.sqrt((math.sqrt(moments**2 + 4 * grams * limit) - moments) / (2 * grams))

@@ -1,0 +1,57 @@
+"""Figure: test accuracy during 50 sequential client deletions over 20 partitions, with the median; float64.
+
+The state is identified anew before every deletion, as the paper's program does, so replay errors add up over rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from exhume.paper.plan import Study
+from exhume.paper.style import BLUE, NAMES, VERMILLION, panels, save
+from exhume.paper.table import Results, Row, Table, designed_chains
+from exhume.paper.values import Mean, Number, Value
+
+__all__ = ["TABLE"]
+
+
+def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+    rows = []
+    for study in studies:
+        last = [results[job]["steps"][-1] for job in designed_chains(study)]
+        cells: dict[str, Value | None] = {
+            "final head error": Mean.of(step["head_error"] for step in last),
+            "median final honest accuracy, %": Number(100 * float(np.median([step["honest"] for step in last]))),
+            "median final attacked accuracy, %": Number(100 * float(np.median([step["attacked"] for step in last]))),
+        }
+        rows.append(Row(study.data, study.source.title, "all clients", cells, len(last)))
+    return rows
+
+
+def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
+    with panels(len(studies)) as (figure, axes):
+        for axis, study in zip(axes, studies, strict=True):
+            chains = [results[job] for job in designed_chains(study)]
+            for branch, colour in (("attacked", BLUE), ("honest", VERMILLION)):
+                curves = [[100 * c["start"], *(100 * step[branch] for step in c["steps"])] for c in chains]
+                for curve in curves:
+                    axis.plot(curve, color=colour, linewidth=0.5, alpha=0.35)
+                axis.plot(np.median(curves, axis=0), color=colour, linewidth=2, label=f"{branch} (median)")
+            axis.set(xlabel="clients deleted", ylim=(0, 102))
+            axis.set_title(f"{NAMES.get(study.data, study.data)} ({study.source.title})")
+        axes[0].set_ylabel("test accuracy, %")
+        axes[0].legend(loc="lower left")
+        save(figure, path)
+
+
+TABLE = Table(
+    "client_replay",
+    "Sequential client deletions with replay, designed probe, float64",
+    ("final head error", "median final honest accuracy, %", "median final attacked accuracy, %"),
+    designed_chains,
+    _rows,
+    _draw,
+)

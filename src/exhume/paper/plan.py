@@ -1,0 +1,125 @@
+"""How large a run is: the paper's own sizes, and the stated subsample of ``--quick``.
+
+The quick sizes take the first of the same draws, so that a full run later finds those trials in the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from exhume.errors import InputError, unknown_name
+from exhume.paper.source import Source
+
+__all__ = ["FULL", "QUICK", "Plan", "Study"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of trials."""
+
+    samples: int = 100
+    """Sample deletions with the designed probe."""
+    classes: int = 10
+    """Class deletions, designed and attacker data."""
+    partitions: int = 20
+    """Client partitions, with the designed probe."""
+    clients: int = 50
+    """Clients deleted in each partition from float32 heads (float64 deletes all of them one after another)."""
+    seeds: int = 5
+    """Splits of the attacker-data and 768-dimensional experiments."""
+    own_samples: int = 100
+    own_clients: int = 20
+    sequences: int = 5
+    """Random probe sequences."""
+    scale_samples: int = 20
+    """Deletions per probe scale."""
+    calibration: int = 5000
+    held_out: int = 10000
+    name: str = "full"
+
+    def resized(self, changes: Iterable[str]) -> Plan:
+        """Return the plan with some sizes changed, each given as ``name=number``."""
+        known = [field.name for field in fields(self) if field.name != "name"]
+        sizes: dict[str, int] = {}
+        for change in changes:
+            name, _, number = change.partition("=")
+            if name not in known:
+                raise unknown_name("size", name, known)
+            if not number.isdecimal() or int(number) < 1:
+                raise InputError(f"size {name}", "a whole number of at least 1", f"'{number}'")
+            sizes[name] = int(number)
+        return replace(self, name=f"{self.name}, resized", **sizes) if sizes else self
+
+    def sentence(self) -> str:
+        """Say the sizes in words."""
+        return (
+            f"{self.samples} sample and {self.classes} class deletions with the designed probe, and the clients of "
+            f"{self.partitions} partitions (all from float64 heads, {self.clients} of each from float32); {self.seeds} attacker-data seeds of {self.own_samples} samples, {self.classes} "
+            f"classes and {self.own_clients} clients; {self.sequences} random sequences; {self.scale_samples} "
+            f"deletions per probe scale; {self.calibration} calibration and {self.held_out} held-out honest messages"
+        )
+
+
+FULL = Plan()
+QUICK = Plan(
+    samples=20,
+    classes=4,
+    partitions=1,
+    clients=20,
+    seeds=2,
+    own_samples=10,
+    own_clients=4,
+    sequences=3,
+    scale_samples=3,
+    name="quick",
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One data set under one encoder at one size."""
+
+    source: Source
+    plan: Plan = FULL
+    seed: int = 0
+    """Added to every seed; 0 is the paper's own choice of samples and splits."""
+    members: int = 50
+    """Clients in a split."""
+    alpha: float = 0.05
+
+    @property
+    def data(self) -> str:
+        """Name of the data set."""
+        return self.source.data
+
+    @property
+    def d(self) -> int:
+        """Feature dimensions."""
+        return self.source.shape[0]
+
+    @property
+    def c(self) -> int:
+        """Classes."""
+        return self.source.shape[1]
+
+    @property
+    def bound(self) -> int:
+        """The dimensional lower bound on responses, ``ceil(d/c)``."""
+        return math.ceil(self.d / self.c)
+
+    @property
+    def classes(self) -> int:
+        """How many class deletions to run."""
+        return min(self.plan.classes, self.c)
+
+    @property
+    def own_seeds(self) -> range:
+        """Seeds of the attacker-data splits."""
+        return range(self.seed, self.seed + self.plan.seeds)
+
+    @property
+    def partition_seeds(self) -> range:
+        """Seeds of the partitions whose clients are deleted."""
+        return range(self.seed, self.seed + self.plan.partitions)

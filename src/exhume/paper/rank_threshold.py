@@ -1,0 +1,68 @@
+"""Rank threshold: one response fewer than ``ceil(d/c)`` never identifies a state, that many do.
+
+Random probes are Gaussian moment increments of scale 1e4 that add up, from ``default_rng(sequence)``, sequences 0 to 4;
+the paper does not state its seeds. Responses: one below the bound, the bound, and 64/52 of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from exhume.paper.cells import CellSpec
+from exhume.paper.plan import Study
+from exhume.paper.table import Results, Row, Table, designed_cell, split
+from exhume.paper.values import Count, Mean, Number, Range, Value
+from exhume.paper.work import Job, Result, State
+
+__all__ = ["TABLE"]
+
+
+def _cases(study: Study) -> dict[str, list[Job]]:
+    bound = study.bound
+    cases = {}
+    for m in (bound - 1, bound, round(bound * 64 / 52)):
+        cells = [
+            CellSpec("random", "float64", split(study, study.seed), responses=m, sequence=study.seed + s)
+            for s in range(study.plan.sequences)
+        ]
+        cases[f"random, m = {m}"] = [Job(study.source, State(cell)) for cell in cells]
+    cases[f"designed, m = {bound}"] = [Job(study.source, State(designed_cell(study)))]
+    return cases
+
+
+def _jobs(study: Study) -> list[Job]:
+    return [job for jobs in _cases(study).values() for job in jobs]
+
+
+def _average(values: list[float]) -> Value | None:
+    if len(values) == 1 or float("inf") in values:
+        return Number(values[0])
+    return Mean.of(values)
+
+
+def _cells(found: list[Result]) -> dict[str, Value | None]:
+    facts = [f["diagnostics"] for f in found]
+    return {
+        "success": Count.over([f["identified"] for f in found]),
+        "rank(Q)": Range.of(f["rank_Z"] for f in facts),
+        "κ(Q)": _average([f["kappa_Z"] for f in facts]),
+        "κ(R)": _average([f["kappa_X"] for f in facts]),
+        "RelErr(A)": _average([f["state_error"] for f in found]) if all(f["identified"] for f in found) else None,
+    }
+
+
+def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+    return [
+        Row(study.data, study.source.title, name, _cells([results[job] for job in jobs]), len(jobs))
+        for study in studies
+        for name, jobs in _cases(study).items()
+    ]
+
+
+TABLE = Table(
+    "rank_threshold",
+    "Rank threshold: identification of one hidden state",
+    ("success", "rank(Q)", "κ(Q)", "κ(R)", "RelErr(A)"),
+    _jobs,
+    _rows,
+)

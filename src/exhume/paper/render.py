@@ -1,0 +1,169 @@
+"""Results for readers: tables on the console, one Markdown page, records as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+from rich.table import Table as RichTable
+
+from exhume.paper.plan import FULL, Study
+from exhume.paper.published import source
+from exhume.paper.records import Difference, Record, differences, records
+from exhume.paper.registry import about
+from exhume.paper.style import NAMES
+from exhume.paper.table import Results, Table
+from exhume.paper.values import from_record
+
+__all__ = ["Page", "console_table", "read_records", "write_json"]
+
+_SUBSAMPLE = [
+    "This is a subsample of the paper's trials: some cells differ from the published ones for that reason alone.",
+    "",
+]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All results of one run."""
+
+    tables: Sequence[Table]
+    studies: Sequence[Study]
+    results: Results
+    command: str
+    seconds: float
+    """Processor time of all trials when they ran."""
+
+    def records(self) -> dict[str, list[Record]]:
+        """Return the cells of every table."""
+        return {table.name: records(table, table.rows(self.studies, self.results)) for table in self.tables}
+
+    def write(self, page: Path, figures: Path) -> None:
+        """Write the page, and the figures beside it."""
+        drawn = {}
+        for table in self.tables:
+            if table.draw is not None:
+                path = figures / f"{table.name}.svg"
+                table.draw(self.studies, self.results, path)
+                drawn[table.name] = Path(os.path.relpath(path, page.parent)).as_posix()
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(self.markdown(drawn), encoding="utf-8")
+
+    def markdown(self, drawn: Mapping[str, str]) -> str:
+        """Return the page as text."""
+        cells = self.records()
+        gaps = differences([record for found in cells.values() for record in found])
+        lines = [*self._head(), *_verdict(cells, gaps)]
+        for table in self.tables:
+            lines += self._section(table, cells[table.name], gaps, drawn.get(table.name))
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _head(self) -> list[str]:
+        plan = self.studies[0].plan
+        data = ", ".join(f"{NAMES.get(s.data, s.data)} ({s.source.title}, d = {s.d})" for s in self.studies)
+        used = ", ".join(f"{name} {version(name)}" for name in ("exhume", "numpy", "scipy"))
+        return [
+            "# The paper's results, measured",
+            "",
+            f"Made by `{self.command}` on {data}.",
+            "",
+            f"Size ({plan.name}): {plan.sentence()}.",
+            "",
+            *_SUBSAMPLE[: 2 * (plan != FULL)],
+            f"{len(self.results):,} units of work took {self.seconds / 60:.0f} minutes of processor time, one BLAS "
+            f"thread each, when they ran ({used}).",
+            "",
+            "*measured* rows come from this run, *published* ones from the paper's text. Errors are mean ± standard "
+            "deviation over successful attacks; failures stay in every count. Columns named rank-one have no published "
+            "counterpart: the recovery from one head after the deletion, at the same responses.",
+            "",
+        ]
+
+    def _section(self, table: Table, cells: list[Record], gaps: list[Difference], figure: str | None) -> list[str]:
+        where = source(table.name)
+        encoders = ", ".join(dict.fromkeys(record.encoder for record in cells))
+        lines = [f"## {table.title} ({encoders})", "", f"`{table.name}`. {about(table)}", ""]
+        if where is not None:
+            lines += [f"Published: {where}.", ""]
+        if figure is not None:
+            lines += [f"![{table.title}]({figure})", ""]
+        columns = [c for c in table.columns if any(record.column == c for record in cells)]
+        lines += [
+            "| data | row | | " + " | ".join(columns) + " | trials |",
+            "|---|---|---|" + "---|" * len(columns) + "---|",
+        ]
+        lines += ["| " + " | ".join(line) + " |" for line in _lines(cells, columns)]
+        lines.append("")
+        mine = [gap for gap in gaps if gap.record.table == table.name]
+        if mine:
+            lines += ["Differences:", "", *(_bullet(gap) for gap in mine), ""]
+        return lines
+
+
+def _lines(cells: Sequence[Record], columns: Sequence[str]) -> list[list[str]]:
+    """Return the body: a measured and, if there is one, a published line per row."""
+    lines = []
+    for (data, row), group in groupby(cells, key=lambda record: (record.data, record.row)):
+        found = {record.column: record for record in group}
+        trials = str(next(iter(found.values())).trials)
+        for kind in ("measured", "published"):
+            values = [getattr(found[c], kind) if c in found else None for c in columns]
+            if kind == "measured" or any(value is not None for value in values):
+                name = [NAMES.get(data, data), row] if kind == "measured" else ["", ""]
+                shown = ["–" if value is None else str(value) for value in values]
+                lines.append([*name, kind, *shown, trials if kind == "measured" else ""])
+    return lines
+
+
+def _bullet(gap: Difference) -> str:
+    record = gap.record
+    where = f"{NAMES.get(record.data, record.data)}, {record.row}, {record.column}"
+    return (
+        f"- {where}: {gap.what}"
+        + (f" ({gap.conditions})" if gap.conditions else "")
+        + (f". {gap.reason}" if gap.reason else "")
+    )
+
+
+def _verdict(cells: Mapping[str, list[Record]], gaps: list[Difference]) -> list[str]:
+    compared = [record for found in cells.values() for record in found if record.comparable]
+    if not compared:
+        return ["No cell is compared number by number: the encoder is not the paper's.", ""]
+    return [
+        f"{len(compared) - len(gaps)} of {len(compared)} comparable cells agree (counts equal; sizes within half a "
+        "unit of log10); each of the others is listed below its table with the conditioning of both and a reason.",
+        "",
+    ]
+
+
+def console_table(table: Table, cells: Sequence[Record]) -> RichTable:
+    """Return one table for the console."""
+    encoders = ", ".join(dict.fromkeys(record.encoder for record in cells))
+    columns = [c for c in table.columns if any(record.column == c for record in cells)]
+    made = RichTable("data", "row", "", *columns, "trials", title=f"{table.title} ({encoders})", title_justify="left")
+    for line in _lines(cells, columns):
+        made.add_row(*line, style="dim" if line[2] == "published" else None)
+    return made
+
+
+def write_json(path: Path, cells: Mapping[str, list[Record]]) -> None:
+    """Write one record per cell, strict JSON."""
+    plain = [record.plain() for found in cells.values() for record in found]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "[\n" + ",\n".join(json.dumps(p, allow_nan=False, ensure_ascii=False) for p in plain) + "\n]\n", "utf-8"
+    )
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read records that `write_json` wrote."""
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return [
+        Record(**{**entry, "published": from_record(entry["published"]), "measured": from_record(entry["measured"])})
+        for entry in entries
+    ]

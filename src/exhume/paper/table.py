@@ -1,0 +1,146 @@
+"""What a table or figure is, and the cells and summaries that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exhume.paper.cells import CellSpec, Pick, Split
+from exhume.paper.plan import Study
+from exhume.paper.values import Count, Mean, Value
+from exhume.paper.work import Chain, Deletion, Job, Result
+
+__all__ = [
+    "HEADS",
+    "LEVELS",
+    "TARGET_SEED",
+    "Results",
+    "Row",
+    "Table",
+    "class_picks",
+    "deletions",
+    "designed_cell",
+    "designed_chains",
+    "errors",
+    "labels",
+    "own_cell",
+    "own_deletions",
+    "rank_one",
+    "split",
+    "successes",
+]
+
+LEVELS = ("sample", "class", "client")
+HEADS = ("float64", "float32")
+TARGET_SEED = 7
+"""The paper's seed for the samples that the designed probe deletes."""
+
+Results = Mapping[Job, Result]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured row: the data and encoder it belongs to, its name, and a value per column."""
+
+    data: str
+    encoder: str
+    name: str
+    cells: Mapping[str, Value | None]
+    trials: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or figure of the paper.
+
+    Attributes
+    ----------
+    name, title : str
+        Name in the registry and heading.
+    columns : tuple of str
+        In the order of the page.
+    jobs : callable
+        The work that one study needs.
+    rows : callable
+        From studies and results to measured rows.
+    draw : callable, optional
+        Draws the figure of all studies to a file; a table has none.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    jobs: Callable[[Study], list[Job]]
+    rows: Callable[[Sequence[Study], Results], list[Row]]
+    draw: Callable[[Sequence[Study], Results, Path], None] | None = None
+
+
+def split(study: Study, seed: int) -> Split:
+    """Return the split of a seed with the study's number of clients."""
+    return Split(seed, study.members, study.alpha)
+
+
+def designed_cell(study: Study, heads: str = "float64", scale: float = 1e4, clipped: bool = False) -> CellSpec:
+    """Return the designed probe against the server with everybody's rows."""
+    return CellSpec("designed", heads, split(study, study.seed), scale=scale, clipped=clipped)
+
+
+def own_cell(study: Study, heads: str, seed: int, responses: int | None = None) -> CellSpec:
+    """Return the attacker-data probe of one split; ``responses`` is twice the lower bound unless told."""
+    count = 2 * study.bound if responses is None else responses
+    return CellSpec("own_data", heads, split(study, seed), responses=count, sequence=seed)
+
+
+def class_picks(study: Study) -> list[Pick]:
+    """Return the deletions of whole classes."""
+    return [Pick("class", k) for k in range(study.classes)]
+
+
+def deletions(study: Study, cell: CellSpec, picks: Iterable[Pick]) -> list[Job]:
+    """Return one job per deletion."""
+    return [Job(study.source, Deletion(cell, pick)) for pick in picks]
+
+
+def designed_chains(study: Study) -> list[Job]:
+    """Return the sequential client deletions, float64, one job per partition."""
+    cell = designed_cell(study)
+    return [Job(study.source, Chain(cell, "client", seed)) for seed in study.partition_seeds]
+
+
+def own_deletions(study: Study, heads: str, level: str, seeds: Iterable[int] | None = None) -> list[Job]:
+    """Return the attacker-data deletions of one level, pooled over the seeds."""
+    plan = study.plan
+    jobs: list[Job] = []
+    for seed in study.own_seeds if seeds is None else seeds:
+        picks = {
+            "sample": [Pick("sample", i, seed, others=True) for i in range(plan.own_samples)],
+            "class": class_picks(study),
+            "client": [Pick("client", i, seed, others=True) for i in range(min(plan.own_clients, study.members - 1))],
+        }[level]
+        jobs += deletions(study, own_cell(study, heads, seed), picks)
+    return jobs
+
+
+def successes(trials: Sequence[Result]) -> Count:
+    """Count the trials whose two states were identified."""
+    return Count.over([bool(t["identified"]) for t in trials])
+
+
+def errors(trials: Sequence[Result], what: str) -> Mean | None:
+    """Average a relative error of the differenced block over the successful trials: ``relerr_gram`` or its like."""
+    return Mean.of(t["difference"][what] for t in trials if t["identified"])
+
+
+def labels(trials: Sequence[Result], method: str = "difference", interval: bool = False) -> Count:
+    """Count the labels that were right; a failed attack has none."""
+    return Count.over([t[method] is not None and bool(t[method]["label_correct"]) for t in trials], interval)
+
+
+def rank_one(trials: Sequence[Result], interval: bool = False) -> dict[str, Value | None]:
+    """Return the columns that the paper does not have: the rank-one recovery at the same responses."""
+    right = [t["rank_one"] for t in trials if t["rank_one"] is not None and t["rank_one"]["label_correct"]]
+    return {
+        "rank-one labels": labels(trials, "rank_one", interval),
+        "rank-one feature error": Mean.of(r["relerr_feature"] for r in right),
+    }

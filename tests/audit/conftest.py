@@ -1,0 +1,28 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from exhume.audit.audit import Audit, audit
+from exhume.audit.config import make_settings
+
+SMALL = {"dim": 16, "clients": 3, "trials": 6, "jobs": 1, "heads": "float64,float32"}
+"""Small enough for a second, large enough that the attacker has full feature rank."""
+
+
+@dataclass(frozen=True)
+class Small:
+    done: Audit
+    out: Path
+
+    @property
+    def json(self):
+        return json.loads((self.out / "report.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory) -> Small:
+    out = tmp_path_factory.mktemp("audit") / "report"
+    settings = make_settings({**SMALL, "out": out, "json": out.parent / "findings.json"})
+    return Small(audit(settings, command="exhume audit --dim 16"), out)

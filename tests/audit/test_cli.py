@@ -1,0 +1,155 @@
+"""The command as people use it: through a pseudo-terminal, through a pipe, interrupted, in CI."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    "--dim",
+    "16",
+    "--clients",
+    "3",
+    "--trials",
+    "3",
+    "--probe",
+    "designed",
+    "--heads",
+    "float64",
+    "--delete",
+    "class",
+]
+COMMAND = [sys.executable, "-c", "from exhume.cli.main import main; main()", "audit"]
+
+
+def run(*arguments, cwd, **options):
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **options
+    )
+
+
+def test_through_a_pipe_stdout_is_the_verdict_and_nothing_else(tmp_path):
+    done = run(*TINY, "--fail-on", "replay", "--json", "deep/found.json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Verdict: REPLAY. ")
+    assert len(lines) <= 10
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "attacking" not in done.stderr
+    assert "exhume-report/report.html" in done.stderr
+    found = json.loads((tmp_path / "deep" / "found.json").read_text())
+    assert found["verdict"]["text"] == done.stdout.strip()
+    assert found["command"].startswith("exhume audit --dim 16")
+    assert (tmp_path / "exhume-report" / "report.html").is_file()
+
+
+def test_on_a_terminal_there_is_a_progress_bar_and_the_verdict_comes_last(tmp_path):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *TINY, "--jobs", "1"],
+        cwd=tmp_path,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+    )
+    os.close(follower)
+    said = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # Linux's way of saying that the other end is closed
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(leader)
+    assert process.wait(timeout=300) == 0
+    text = said.decode()
+    assert "attacking" in text
+    assert "/4" in text  # one cell and three deletions
+    assert text.index("attacking") < text.index("Verdict: REPLAY")
+    assert text.rstrip().splitlines()[-1].strip().startswith("Stops these probes")
+
+
+def test_interrupted_it_keeps_finished_trials_and_goes_on_to_the_same_numbers(tmp_path):
+    arguments = ["--dim", "100", "--trials", "150", "--probe", "designed", "--heads", "float64", "--delete", "sample"]
+    arguments += ["--clients", "3", "--jobs", "2"]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, "--out", "broken"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    store = tmp_path / "broken" / ".trials" / "trials.jsonl"
+    deadline = time.monotonic() + 200
+    while not (store.is_file() and store.read_bytes().count(b"\n") >= 4):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert "the same command goes on" in stderr
+    kept = store.read_bytes().count(b"\n")
+    assert 4 <= kept < 151
+    assert not (tmp_path / "broken" / "report.html").exists()
+
+    resumed = run(*arguments, "--out", "broken", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{kept} of 151 tasks were done by an earlier run" in resumed.stderr
+    whole = run(*arguments[:-1], "1", "--out", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    first, second = (json.loads((tmp_path / name / "report.json").read_text()) for name in ("broken", "whole"))
+    assert first["findings"] == second["findings"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--probe", "designd"], "did you mean 'designed'"),
+        (["--config", "audit.toml"], "did you mean 'trials'"),
+        (["--target", "examples.audit_ranpac:target"], "--i-operate-this-server"),
+        ([*TINY, "--heads", "float16", "--scale", "1e12"], "no trial could be carried out"),
+    ],
+)
+def test_bad_usage_is_exit_code_2_and_one_line(tmp_path, arguments, words):
+    (tmp_path / "audit.toml").write_text("trails = 3\n")
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_config_file_and_options_that_win_over_it(tmp_path):
+    (tmp_path / "audit.toml").write_text('probe = "own-data"\nheads = ["float32", "bfloat16"]\nclients = 4\n')
+    done = run("--config", "audit.toml", "--heads", "float16", "--explain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "float16" in done.stdout
+    assert "float32" not in done.stdout
+    assert "own_data" in done.stdout
+    assert "4 clients" in done.stdout
+    assert not (tmp_path / "exhume-report").exists()
+
+
+def test_the_live_example(tmp_path):
+    arguments = ["--target", "examples.audit_ranpac:target", "--i-operate-this-server", "--fail-on", "label"]
+    done = run(*arguments, "--out", str(tmp_path), cwd=ROOT)
+    assert done.returncode == 0, done.stderr  # aggregate is below label
+    assert done.stdout.startswith("Verdict: AGGREGATE.")
+    assert "dry run" in done.stderr
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["live"]["restored"] is True
+    assert found["findings"][0]["severity"] == "aggregate"
+    assert (tmp_path / "report.html").is_file()

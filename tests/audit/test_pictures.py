@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+from exhume.audit.config import make_settings
+from exhume.audit.pictures import Reader, gallery
+from exhume.audit.plan import prepare
+from tests.audit.conftest import SMALL
+
+
+def test_enough_active_units_give_the_picture_back():
+    rng = np.random.default_rng(0)
+    images = rng.uniform(0.3, 0.7, size=(40, 16))  # away from black and white, where a wrong brightness is clipped
+    projection = rng.standard_normal((16, 120))
+    reader = Reader(projection, images[:30])
+    for image in images[30:]:
+        feature = np.maximum((image - image.mean()) @ projection, 0.0)
+        read = reader.read(feature)
+        # The encoder takes the mean away: brightness is the one thing that the features do not hold.
+        assert read - read.mean() == pytest.approx(image - image.mean(), abs=1e-3)
+
+
+def test_without_an_encoder_the_features_are_the_pixels():
+    reader = Reader(None, np.zeros((3, 4)))
+    assert reader.read(np.array([0.0, 51.0, 255.0, 300.0])).tolist() == [0.0, 0.2, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("encoder", ["none", "random-relu"])
+def test_a_gallery_of_digits(encoder):
+    more = {"dim": 128} if encoder == "random-relu" else {"dim": 64}
+    plan = prepare(make_settings({**SMALL, **more, "encoder": encoder, "trials": 2, "heads": "float64"}))
+    found = gallery(plan)
+    assert found.originals.shape == (2, 8, 8)
+    if encoder == "random-relu":
+        assert found.error("float64") < 0.1
+
+
+def test_there_is_none_without_record_deletions():
+    assert gallery(prepare(make_settings({**SMALL, "delete": "class"}))) is None

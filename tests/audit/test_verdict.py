@@ -1,0 +1,56 @@
+import math
+
+from exhume.audit.config import make_settings
+from exhume.audit.explain import explain
+from exhume.audit.verdict import conclude, quantity
+
+
+def test_at_most_ten_lines_and_every_number_is_in_the_findings(small):
+    report = small.done.report
+    lines = report.verdict.text.splitlines()
+    assert 2 <= len(lines) <= 10
+    assert lines[0].startswith(f"Verdict: {report.verdict.severity.upper()}. ")
+    best = max(f.labels_correct for f in report.findings if f.labels_correct is not None)
+    assert any(f"label right {best}/6" in line for line in lines)
+    assert any(f"fewer than {math.ceil(16 / 10)} = ceil(16/10)" in line for line in lines)
+
+
+def test_many_precisions_do_not_push_the_remedies_out(small):
+    report = small.done.report
+    many = [f.model_copy(update={"heads": f"{n}bits"}) for n in range(20, 30) for f in report.findings]
+    text = conclude(many, report.cells, 10).text
+    assert len(text.splitlines()) <= 10
+    assert "Theorem 1" in text
+    assert "not new valid records" in text
+
+
+def test_nothing_found_makes_no_claims(small):
+    report = small.done.report
+    harmless = [f.model_copy(update={"severity": "none", "reached": ("none",)}) for f in report.findings]
+    verdict = conclude(harmless, report.cells, 10)
+    assert verdict.severity == "none"
+    assert "Cost" not in verdict.text
+    assert "Stops" not in verdict.text
+
+
+def test_rounding_that_helps_is_said(small):
+    report = small.done.report
+    changed = [
+        f.model_copy(update={"severity": "none", "reached": ("none",)}) if f.heads == "float32" else f
+        for f in report.findings
+    ]
+    assert "float64 REPLAY, float32 NONE" in conclude(changed, report.cells, 10).text
+
+
+def test_quantities_are_short():
+    assert [quantity(x) for x in (None, 0.0, 0.123, 12.3, 123.4, 41954.7, 6.7e-13)] == [
+        "-", "0", "0.12", "12", "123", "4e4", "7e-13",
+    ]  # fmt: skip
+
+
+def test_explain_names_knowledge_messages_and_the_quiet_interval():
+    text = explain(make_settings({"probe": "designed", "delete": "sample", "heads": "float32"}), 128, 10)
+    for words in ("Knows:", "Sends:", "Sees:", "quiet interval", "ceil(128/10) = 13", "designed", "float32", "gamma"):
+        assert words in text
+    assert "own_data" not in text
+    assert max(map(len, text.splitlines())) <= 120

@@ -1,0 +1,62 @@
+"""A small federation whose outcome is known in advance: 12 dimensions, 4 classes, so that ceil(d/c) is 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exhume.paper.execute import execute
+from exhume.paper.plan import Plan, Study
+from exhume.paper.registry import tables
+from exhume.paper.source import Source
+from exhume.paper.store import Store
+from exhume.paper.table import Results
+
+PLAN = Plan(
+    samples=6,
+    classes=4,
+    partitions=2,
+    clients=3,
+    seeds=2,
+    own_samples=3,
+    own_clients=2,
+    sequences=2,
+    scale_samples=2,
+    calibration=300,
+    held_out=400,
+)
+
+
+@pytest.fixture(scope="session")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 650)
+    rows = np.abs(rng.standard_normal((650, 12))) + np.eye(12)[labels]
+    path = tmp_path_factory.mktemp("features") / "small.npz"
+    np.savez(
+        path,
+        train_features=rows[:600],
+        train_labels=labels[:600],
+        test_features=rows[600:],
+        test_labels=labels[600:],
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def study(features: Path) -> Study:
+    return Study(Source("features", "none", path=str(features)), PLAN, members=4, alpha=2.0)
+
+
+@pytest.fixture(scope="session")
+def studies(study: Study) -> Sequence[Study]:
+    return [study]
+
+
+@pytest.fixture(scope="session")
+def results(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    store = Store(tmp_path_factory.mktemp("store") / "trials.jsonl")
+    return execute([job for table in tables().values() for job in table.jobs(study)], store)
