@@ -56,9 +56,10 @@ class Plan:
         """Say the sizes in words."""
         return (
             f"{self.samples} sample and {self.classes} class deletions with the designed probe, and the clients of "
-            f"{self.partitions} partitions (all from float64 heads, {self.clients} of each from float32); {self.seeds} attacker-data seeds of {self.own_samples} samples, {self.classes} "
-            f"classes and {self.own_clients} clients; {self.sequences} random sequences; {self.scale_samples} "
-            f"deletions per probe scale; {self.calibration} calibration and {self.held_out} held-out honest messages"
+            f"{self.partitions} partitions (all from float64 heads, {self.clients} of each from float32); "
+            f"{self.seeds} attacker-data seeds of {self.own_samples} samples, {self.classes} classes and "
+            f"{self.own_clients} clients; {self.sequences} random sequences; {self.scale_samples} deletions per probe "
+            f"scale; {self.calibration} calibration and {self.held_out} held-out honest messages"
         )
 
 

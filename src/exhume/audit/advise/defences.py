@@ -55,7 +55,9 @@ def honest_blocks(setting: Setting, count: int = 160) -> Iterator[Summary]:
 def honest_logs(setting: Setting, logs: int = 16, clients: int = 8, seed: int = 12) -> Iterator[Log]:
     """Yield honest servers' traffic: an upload in a few messages, later additions, deletions of a few rows."""
     rng = np.random.default_rng([setting.seed, seed])
-    upload = max(min(len(part) for part in setting.honest), 4)
+    # Clients differ in size: from half the smallest honest one to the largest client there is.
+    sizes = [len(part) for part in (*setting.honest, setting.own)]
+    upload = (0.5 * min(sizes), float(max(sizes)))
     for _ in range(logs):
         plans = [list(_one_client(setting, upload, rng)) for _ in range(clients)]
         log: list[tuple[str, Update]] = []
@@ -66,9 +68,10 @@ def honest_logs(setting: Setting, logs: int = 16, clients: int = 8, seed: int = 
         yield log
 
 
-def _one_client(setting: Setting, upload: int, rng: np.random.Generator) -> Iterator[Update]:
+def _one_client(setting: Setting, upload: tuple[float, float], rng: np.random.Generator) -> Iterator[Update]:
     pool = rng.permutation(setting.calibration)
-    mine = pool[: min(int(upload * rng.uniform(0.5, 1.0)), len(pool) * 2 // 3)]
+    size = int(np.exp(rng.uniform(*np.log(np.maximum(upload, 4.0)))))
+    mine = pool[: min(size, len(pool) * 2 // 3)]
     spare = pool[len(mine) :]
     for batch in np.array_split(mine, 3):
         if len(batch):

@@ -39,21 +39,39 @@ def draw(
 
 
 def _leak_against_cost(axes: Any, rows: Sequence[Row], chosen: Row | None, needs: Needs, chance: float) -> None:
+    spots: dict[tuple[float, float], list[Row]] = {}
     for row in rows:
-        affordable = row.fits(needs)
-        colour = GREEN if chosen is not None and row.defence == chosen.defence else BLUE if affordable else GREY
-        marker = "s" if row.staleness > 0 else "o"
-        x, y = max(row.accuracy_lost, 0.0), 100 * row.label_rate
-        axes.plot([x], [y], marker, color=colour, markersize=8)
-        axes.annotate(row.defence, (x, y), textcoords="offset points", xytext=(6, 3), fontsize=7, color=colour)
+        spot = (round(max(row.accuracy_lost, 0.0), 1), round(100 * row.label_rate))
+        spots.setdefault(spot, []).append(row)
+    for (x, y), here in spots.items():
+        for row in here:
+            marker = "s" if row.staleness > 0 else "o"
+            axes.plot([x], [y], marker, color=_colour(row, chosen, needs), markersize=7)
+        # Defences at one spot share one label, a line each, the top one at the spot's height.
+        best = min(here, key=lambda row: row is not chosen)
+        names = "\n".join(row.defence for row in here)
+        axes.annotate(
+            names,
+            (x, y),
+            textcoords="offset points",
+            xytext=(7, 5),
+            va="top",
+            fontsize=6.5,
+            color=_colour(best, chosen, needs),
+        )
     axes.axhline(100 * chance, color=VERMILION, linewidth=1, linestyle="--")
-    axes.text(axes.get_xlim()[1], 100 * chance, "chance ", ha="right", va="bottom", color=VERMILION, fontsize=8)
     axes.axvline(needs.max_accuracy_loss, color=ORANGE, linewidth=1, linestyle=":")
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.set_ylim(-3, 103)
-    axes.set_xlabel("test accuracy lost (points); squares: heads come late")
-    axes.set_ylabel("labels recovered by the best attack (%)")
+    axes.margins(x=0.25)
+    axes.set_ylim(-3, 106)
+    axes.set_xlabel("test accuracy lost (points; dotted: what you allow); squares: heads come late")
+    axes.set_ylabel("labels recovered by the best attack (%; dashed: chance)")
     axes.set_title("leak against cost (green: recommended, grey: not affordable)", fontsize=9)
+
+
+def _colour(row: Row, chosen: Row | None, needs: Needs) -> str:
+    if chosen is not None and row.defence == chosen.defence:
+        return GREEN
+    return BLUE if row.fits(needs) else GREY
 
 
 def _matrix(axes: Any, records: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:

@@ -92,7 +92,7 @@ def make_setting(
     cuts = [round(len(part) * (1 - RESERVE)) for part in parts]
     honest = tuple(part[:cut] for part, cut in zip(parts, cuts, strict=True))
     reserve = tuple(part[cut:] for part, cut in zip(parts, cuts, strict=True))
-    pool = np.concatenate(honest)
+    pool = np.random.default_rng([seed, 2]).permutation(np.concatenate(honest))
     by_class = [pool[labels[pool] == k] for k in range(classes)]
     rounds = -(-trials // classes)
     spread = np.array([rows[i] for i in range(rounds) for rows in by_class if i < len(rows)], dtype=np.intp)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
+from exhume.defence.admission.detector import Detector
 from exhume.defence.admission.duplicates import Duplicates
 from exhume.defence.admission.message import Batch, Message, count, itemise, message
 from exhume.defence.admission.minimum_rows import MinimumRows
@@ -18,7 +19,6 @@ from exhume.defence.admission.ownership import Ownership
 from exhume.defence.admission.positive import Positive
 from exhume.defence.admission.replay import Replay
 from exhume.defence.admission.slack import Slack
-from exhume.defence.detector import Detector
 from exhume.errors import InputError, unknown_name
 from exhume.protocol import AdmissionRule
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
+from exhume.defence.admission._memory import Remembering, named, stacked
 from exhume.defence.admission._numbers import Matrix, Sketch, unit
 from exhume.errors import InputError
-from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol import Summary, Update
 
 __all__ = ["TOLERANCE", "Duplicates"]
 
@@ -19,7 +24,7 @@ two but for one case in a million (32 numbers); the rest is margin.
 """
 
 
-class Duplicates(AdmissionRule):
+class Duplicates(Remembering):
     """Refuses additions that were added before by anybody, deletions that the client made before, and mirrored pairs.
 
     Blocks are compared by normalised sketches, gram and moment each, the moment up to sign: ``f -> s f`` scales the
@@ -38,6 +43,8 @@ class Duplicates(AdmissionRule):
     seed
         The secret of the sketch; drawn if not given.
     """
+
+    name = "duplicates"
 
     def __init__(
         self,
@@ -80,6 +87,24 @@ class Duplicates(AdmissionRule):
             return True
         a, b = (unit(self._sketch.gram(side)) for side in (add, delete))
         return float(np.linalg.norm(a - b)) <= self.tolerance
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments but the seed, which is kept with the memory."""
+        size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
+        return size | {"tolerance": self.tolerance, "mirrored": self.mirrored}
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """Return the secret and all sketches."""
+        owners = [client for client, keys in self._deleted.items() for _ in keys]
+        deleted = stacked((key for keys in self._deleted.values() for key in keys), 2 * self._sketch.size)
+        arrays = {"added": stacked(self._added, 2 * self._sketch.size), "deleted": deleted}
+        return {"seed": self._sketch.seed, "owners": owners}, arrays
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+        """Take over the secret and all sketches."""
+        self._sketch = replace(self._sketch, seed=int(values["seed"]))
+        self._added = list(arrays["added"].copy())
+        self._deleted = named(values["owners"], arrays["deleted"])
 
     def __repr__(self) -> str:
         return f"Duplicates(tolerance={self.tolerance:g}, mirrored={self.mirrored})"

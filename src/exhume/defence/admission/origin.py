@@ -6,11 +6,13 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from exhume.defence.admission._numbers import content
+from exhume.defence.admission._memory import Remembering
+from exhume.defence.admission._numbers import Matrix, content
 from exhume.defence.admission.message import Message, message
 from exhume.errors import InputError
-from exhume.protocol import AdmissionRule, Head, Target, Update
+from exhume.protocol import Head, Target, Update
 
 __all__ = ["Origin", "SignedTarget", "Signer", "sign"]
 
@@ -75,7 +77,7 @@ class SignedTarget:
         return self._target.submit(self._signer(update))
 
 
-class Origin(AdmissionRule):
+class Origin(Remembering):
     """Refuses messages without a valid tag, of unknown clients, and whose counter is not above the last accepted.
 
     Every rule that keeps something per client rests on this one: without it a client is whoever it says it is.
@@ -85,6 +87,8 @@ class Origin(AdmissionRule):
     keys
         One secret key per registered client, at least 16 bytes each.
     """
+
+    name = "origin"
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         for client, key in keys.items():
@@ -110,6 +114,18 @@ class Origin(AdmissionRule):
         """Use up the counter."""
         if isinstance(update, Message):
             self._last[client] = update.counter
+
+    def configuration(self) -> dict[str, Any]:
+        """Return nothing: clients may be registered between saving and loading."""
+        return {}
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """Return the last counter of each client."""
+        return {"last": dict(self._last)}, {}
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+        """Take over the last counters."""
+        self._last = {str(client): int(counter) for client, counter in values["last"].items()}
 
     def __repr__(self) -> str:
         return f"Origin(clients={len(self._keys)})"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from exhume.defence.admission._memory import Remembering, named, stacked
 from exhume.defence.admission._numbers import Matrix, Sketch
 from exhume.defence.admission.duplicates import TOLERANCE
 from exhume.defence.admission.message import Batch, message
-from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol import Summary, Update
 
 __all__ = ["Ownership"]
 
 
-class Ownership(AdmissionRule):
+class Ownership(Remembering):
     """Refuses deletions that are not made of the same client's standing additions.
 
     A plain message is one item: a deletion must equal one standing item, all of them, or, while they are linearly
@@ -33,6 +37,8 @@ class Ownership(AdmissionRule):
     rows
         Whether every message must be itemised.
     """
+
+    name = "ownership"
 
     def __init__(
         self,
@@ -108,6 +114,27 @@ class Ownership(AdmissionRule):
         chosen = np.flatnonzero(shares > 0.5)
         matched = len(chosen) > 0 and np.linalg.norm(items[chosen].sum(axis=0) - key) <= room
         return tuple(int(i) for i in chosen) if matched else None
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments but the seed, which is kept with the memory."""
+        size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
+        return size | {"tolerance": self.tolerance, "rows": self.rows}
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """Return the secret, the sketches of standing messages and the digests of standing rows."""
+        owners = [client for client, items in self._items.items() for _ in items]
+        rows = {client: {key.hex(): n for key, n in held.items()} for client, held in self._rows.items()}
+        items = stacked((item for items in self._items.values() for item in items), 2 * self._sketch.size)
+        return {"seed": self._sketch.seed, "owners": owners, "rows": rows}, {"items": items}
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+        """Take over the secret, sketches and digests."""
+        self._sketch = replace(self._sketch, seed=int(values["seed"]))
+        self._items = named(values["owners"], arrays["items"])
+        self._rows = {
+            str(client): Counter({bytes.fromhex(key): int(n) for key, n in held.items()})
+            for client, held in values["rows"].items()
+        }
 
     def __repr__(self) -> str:
         return f"Ownership(rows={self.rows})"

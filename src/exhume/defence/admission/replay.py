@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
+from exhume.defence.admission._memory import Remembering, stacked
 from exhume.defence.admission._numbers import Matrix, Sketch
 from exhume.defence.admission.message import Batch, message
 from exhume.errors import InputError
-from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol import Summary, Update
 
 __all__ = ["Replay"]
 
 
-class Replay(AdmissionRule):
+class Replay(Remembering):
     """Refuses an addition near a block that another client deleted.
 
     The server keeps a short linear sketch of every deletion, not the block: forgetting it is the point. A recovered
@@ -30,6 +35,8 @@ class Replay(AdmissionRule):
     seed
         The secret of the sketch; drawn if not given.
     """
+
+    name = "replay"
 
     def __init__(self, d: int, c: int, *, tolerance: float = 0.1, seed: int | None = None, size: int = 64) -> None:
         if not 0 < tolerance < 1:
@@ -74,6 +81,21 @@ class Replay(AdmissionRule):
         share = np.sqrt(np.maximum(gap, 0.0) / np.maximum(squares**2 + squares, 1e-300)[None, :])
         np.fill_diagonal(share, np.inf)
         return float(share.min())
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments but the seed, which is kept with the memory."""
+        size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
+        return size | {"tolerance": self.tolerance}
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """Return the secret and the sketches of all deletions."""
+        arrays = {"deleted": stacked((key for _, key in self._deleted), 2 * self._sketch.size)}
+        return {"seed": self._sketch.seed, "owners": [client for client, _ in self._deleted]}, arrays
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+        """Take over the secret and the sketches."""
+        self._sketch = replace(self._sketch, seed=int(values["seed"]))
+        self._deleted = [(str(c), key.copy()) for c, key in zip(values["owners"], arrays["deleted"], strict=True)]
 
     def __repr__(self) -> str:
         return f"Replay(tolerance={self.tolerance:g})"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from exhume.defence.admission._memory import Remembering
 from exhume.defence.admission._numbers import MOST_ROWS, UNIT, Matrix, whitened_moment
 from exhume.defence.admission.message import Message, message
 from exhume.errors import InputError
-from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol import Summary, Update
 
 __all__ = ["Slack", "Standing"]
 
@@ -26,7 +29,7 @@ class Standing:
     """Bound on the error of the total gram's eigenvalues."""
 
 
-class Slack(AdmissionRule):
+class Slack(Remembering):
     """Refuses a message after which ``[[S_k, G_k], [G_k', N_k]]`` of its client is not positive semidefinite.
 
     By the Schur complement the test is ``G' S^+ G <= N``. With ``N = 0`` for a client that added nothing, it
@@ -49,6 +52,8 @@ class Slack(AdmissionRule):
     unit
         Unit roundoff of the arithmetic in which clients sum their rows.
     """
+
+    name = "slack"
 
     def __init__(self, least_norm: float, unit: float = UNIT) -> None:
         if not (math.isfinite(least_norm) and least_norm > 0):
@@ -132,6 +137,28 @@ class Slack(AdmissionRule):
         if excess > 1e-9 * (1.0 + float(standing.counts.max())):
             return f"a moment beyond its declared class counts (by {excess:.3g} rows)"
         return None
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"least_norm": self.least_norm, "unit": self.unit}
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+        """Return every client's totals."""
+        clients: dict[str, Any] = {}
+        arrays: dict[str, Matrix] = {}
+        for i, (client, kept) in enumerate(self._standing.items()):
+            clients[client] = {"counts": None if kept.counts is None else list(kept.counts), "roundoff": kept.roundoff}
+            arrays |= {f"gram {i}": kept.total.gram, f"moment {i}": kept.total.moment}
+        return {"clients": clients, "order": list(clients)}, arrays
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+        """Take over every client's totals."""
+        self._standing = {}
+        for i, client in enumerate(values["order"]):
+            kept = values["clients"][client]
+            counts = None if kept["counts"] is None else np.array(kept["counts"], dtype=np.float64)
+            total = Summary(arrays[f"gram {i}"], arrays[f"moment {i}"])
+            self._standing[str(client)] = Standing(total, counts, float(kept["roundoff"]))
 
     def __repr__(self) -> str:
         return f"Slack(least_norm={self.least_norm:.3g})"
