@@ -108,7 +108,7 @@ def tally(case, rows, found):
 
 def averaged(case, rows, heads, split, positive):
     out = []
-    for responses in (104, 208, 416):
+    for responses in (104, 208):
         if responses > len(case.own[0]):
             continue
         probe = probes.own_data(*case.own, case.classes, responses=responses, rng=np.random.default_rng(split))

@@ -89,6 +89,8 @@ def test_interrupted_it_keeps_finished_trials_and_goes_on_to_the_same_numbers(tm
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where the tests themselves run in the background, Ctrl-C is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     store = tmp_path / "broken" / ".trials" / "trials.jsonl"
     deadline = time.monotonic() + 200
