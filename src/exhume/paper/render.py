@@ -23,7 +23,7 @@ from exhume.paper.values import from_record
 __all__ = ["Page", "console_table", "read_records", "write_json"]
 
 _SUBSAMPLE = [
-    "This is a subsample of the paper's trials: some cells differ from the published ones for that reason alone.",
+    "This is a subsample of the paper's trials: cells may differ from the published ones for that reason alone.",
     "",
 ]
 
@@ -65,7 +65,10 @@ class Page:
 
     def _head(self) -> list[str]:
         plan = self.studies[0].plan
-        data = ", ".join(f"{NAMES.get(s.data, s.data)} ({s.source.title}, d = {s.d})" for s in self.studies)
+        data = ", ".join(
+            f"{NAMES.get(s.data, s.data)} ({s.source.title}, d = {s.d}, features {s.source.fingerprint[:12]})"
+            for s in self.studies
+        )
         used = ", ".join(f"{name} {version(name)}" for name in ("exhume", "numpy", "scipy"))
         return [
             "# The paper's results, measured",
