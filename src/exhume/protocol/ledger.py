@@ -40,7 +40,6 @@ class Ledger:
             check_on_grid(Update.adding(total), self._grid)
         self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
         self._moment: Matrix = total.moment.copy()
-        self._spare: Matrix | None = None
         self._factor: Matrix = np.empty_like(self._gram)
         self._factored = False
         self._factorisations = 0
@@ -91,13 +90,11 @@ class Ledger:
             check_on_grid(update, self._grid)
         net = update.net
         moment = self._moment + net.moment
-        if net.gram_is_zero:
-            self._check_totals(self._gram, moment)
-        else:
-            gram = self._advance(net.gram)
-            self._check_totals(gram, moment)
+        self._check_totals(net, moment)
+        if not net.gram_is_zero:
+            self._load(net.gram)
             self._refactor()
-            self._gram, self._spare = gram, self._gram
+            np.add(self._gram, net.gram, out=self._gram)
         self._moment = moment
         self._updates += 1
 
@@ -134,34 +131,30 @@ class Ledger:
     def _lower(self) -> Matrix:
         """Return the kept factor L in Fortran order; only its lower triangle is meaningful."""
         if not self._factored:
-            self._load(self._gram)
+            self._load(None)
             self._refactor()
         return self._factor.T
 
-    def _advance(self, net: Matrix) -> Matrix:
-        """Write the next gram into the spare buffer, and its triangle into the factor's, while it is in the cache."""
-        if self._spare is None:
-            self._spare = np.empty_like(self._gram)
+    def _load(self, net: Matrix | None) -> None:
+        """Put the triangle that LAPACK reads of the gram, or of the gram after ``net``, in the factor's place."""
         self._factored = False
-        with np.errstate(over="ignore"):  # an overflow is refused as bad input, with its own words
-            for i in range(0, self.d, _BLOCK):
-                rows = np.add(self._gram[i : i + _BLOCK], net[i : i + _BLOCK], out=self._spare[i : i + _BLOCK])
-                self._factor[i : i + _BLOCK, i:] = rows[:, i:]
-        return self._spare
-
-    def _load(self, gram: Matrix) -> None:
-        """Copy the triangle of a gram that LAPACK reads into the factor's place."""
         for i in range(0, self.d, _BLOCK):
-            self._factor[i : i + _BLOCK, i:] = gram[i : i + _BLOCK, i:]
+            rows, place = self._gram[i : i + _BLOCK, i:], self._factor[i : i + _BLOCK, i:]
+            if net is None:
+                np.copyto(place, rows)
+            else:
+                np.add(rows, net[i : i + _BLOCK, i:], out=place)
 
-    def _check_totals(self, gram: Matrix, moment: Matrix) -> None:
-        if not (np.isfinite(moment.sum()) and np.isfinite(np.trace(gram))):
+    def _check_totals(self, net: Summary, moment: Matrix) -> None:
+        with np.errstate(over="ignore"):
+            trace = np.trace(self._gram) + np.trace(net.gram)
+        if not (np.isfinite(moment.sum()) and np.isfinite(trace)):
             raise InputError("update", "small enough that the totals stay finite", "an overflow in the totals")
         if self._grid is not None:
-            check_room(Summary._trusted(gram.copy(), moment.copy()), self._grid)
+            check_room(Summary._trusted(self._gram + net.gram, moment.copy()), self._grid)
 
     def _refactor(self) -> None:
-        """Factor the loaded gram plus ``gamma I`` in place; after a failure the next solve starts from the old gram."""
+        """Factor what was loaded plus ``gamma I``, in place; after a failure the next solve loads the old gram."""
         # The transpose of a C-ordered symmetric matrix is that matrix in Fortran order: LAPACK needs no copy.
         self._factor.flat[:: self.d + 1] += self._gamma
         _, info = dpotrf(self._factor.T, lower=1, clean=0, overwrite_a=1)
