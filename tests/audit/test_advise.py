@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from exhume.audit.advise import run as runner
 from exhume.audit.advise.advice import Needs, recommend, rows_of, upper
 from exhume.audit.advise.defences import DEFENCES, Context, defence, honest_blocks, honest_logs
+from exhume.audit.advise.detection import false_positives, power
 from exhume.audit.advise.federation import Federation
 from exhume.audit.advise.run import Request, run, setting_of
 from exhume.audit.advise.setting import make_setting
@@ -187,6 +188,14 @@ def test_the_command_writes_matrix_figure_and_configuration(tmp_path):
     facts = json.loads(again.stdout)
     assert facts["recommended"] in ("none", "posterior") and facts["failures"] == []
     assert {row["defence"] for row in facts["defences"]} == {"none", "posterior"}
+
+
+def test_the_detector_is_measured_on_whole_sequences(setting):
+    flagged, clients = false_positives(setting, logs=6)
+    assert clients == 48 and flagged <= 6
+    seen = {p.attack: p for p in power(setting, runs=1)}
+    assert all(seen[name].flagged == 1 for name in ("designed", "own-data", "held-out"))
+    assert seen["conditioned"].flagged == 0  # the norm test refused it: one replay is no sequence
 
 
 def test_bad_input_is_refused_in_words():

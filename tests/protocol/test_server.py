@@ -114,6 +114,10 @@ def test_wrong_size_is_an_error_before_anything_moves():
         s.submit(Update.adding(Summary.zeros(4, C)), "a")
     with pytest.raises(InputError, match="messages must be at least one"):
         s.submit_round([])
+    twice = Update.adding(Summary.of(*batch(0), C))
+    with pytest.raises(InputError, match="at most one per client in a round; got 2 of 1 clients"):
+        s.submit_round([("a", twice), ("a", twice)])
+    assert s.counts.messages == 0
 
 
 class TestClient:

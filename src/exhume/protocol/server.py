@@ -110,6 +110,12 @@ class Server:
         pending = list(messages)
         if not pending:
             raise InputError("messages", "at least one (client, update) pair", "none")
+        names = [client for client, _ in pending]
+        if len(set(names)) < len(names):
+            # Rules judge a message by what was recorded before the round: a second one would slip past them.
+            raise InputError(
+                "messages", "at most one per client in a round", f"{len(names)} of {len(set(names))} clients"
+            )
         verdicts = [(client, update, self._refusal(client, update)) for client, update in pending]
         accepted = [(client, update) for client, update, reason in verdicts if reason is None]
         head = self._accept(accepted) if accepted else None

@@ -168,15 +168,18 @@ def _many(prober: Prober) -> Run:
 
 def _designed(prober: Prober) -> Run:
     s = prober.federation.setting
-    return prober.moments(lambda scale: list(designed(s.d, s.classes, scale=scale).totals), "designed")
+
+    def totals(scale: float) -> Sequence[Matrix]:
+        # A new basis at every scale: a rule against repeated blocks finds them up to scale.
+        basis = np.linalg.qr(prober.rng.standard_normal((s.d, s.d)))[0]
+        return [basis @ total for total in designed(s.d, s.classes, scale=scale).totals]
+
+    return prober.moments(totals, "designed")
 
 
 def _random(prober: Prober) -> Run:
     s = prober.federation.setting
-    seed = int(prober.rng.integers(2**63))
-    return prober.moments(
-        lambda scale: list(random(s.d, s.classes, scale=scale, rng=np.random.default_rng(seed)).totals), "random"
-    )
+    return prober.moments(lambda scale: random(s.d, s.classes, scale=scale, rng=prober.rng).totals, "random")
 
 
 def _label_swap(prober: Prober) -> Run:
