@@ -89,7 +89,7 @@ def trials(cell, rows):
 
 
 def our_cell(case, probe, rows, jobs):
-    cell = Cell(case, probe, "float64")
+    cell = Cell(case, probe, "float64", project=False)  # the transcription does not project either
     done = Parallel(n_jobs=jobs)(delayed(trials)(cell, part) for part in np.array_split(rows, jobs))
     return [trial for part in done for trial in part]
 

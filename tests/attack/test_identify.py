@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exhume import Head
-from exhume.attack._linalg import StackFactor, relative, smallest_eigenvalue
+from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack, relative, smallest_eigenvalue
 from exhume.attack.identify import diagnose_rank, identify
 from exhume.attack.session import Attack
 from exhume.attack.transcript import Recorder, Transcript
@@ -262,3 +262,18 @@ def test_a_head_that_overflowed_is_refused():
 
 def test_relative_errors_have_a_floor():
     assert relative(np.full((1, 1), 1e-15), np.zeros((1, 1))) == pytest.approx(1.0)
+
+
+def test_a_stack_of_single_entries_is_read_off_as_a_factored_one():
+    rng = np.random.default_rng(0)
+    d, width = 9, 12
+    stack = np.zeros((d, width))
+    stack[np.arange(d), rng.permutation(width)[:d]] = rng.normal(size=d)
+    rhs = rng.normal(size=(5, width))
+    quick, full = factor_stack(stack), StackFactor.of(stack)
+    assert isinstance(quick, SingleEntries)
+    np.testing.assert_allclose(quick.singular_values(1e-10), full.singular_values(1e-10), rtol=1e-12)
+    for one, other in zip(quick.right_divide(rhs), full.right_divide(rhs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    stack[0], stack[1] = 0.0, stack[0] + stack[1]
+    assert isinstance(factor_stack(stack), StackFactor)

@@ -15,7 +15,9 @@ __all__ = [
     "DENOMINATOR_FLOOR",
     "RANK_TOLERANCE",
     "Matrix",
+    "SingleEntries",
     "StackFactor",
+    "factor_stack",
     "relative",
     "relative_asymmetry",
     "smallest_eigenvalue",
@@ -31,6 +33,7 @@ DENOMINATOR_FLOOR = 1e-15
 """Smallest denominator of a relative error (the paper's epsilon_den)."""
 
 _LANCZOS_FROM = 64  # below this size a full decomposition is cheaper than setting up the iteration
+_RITZ_TOLERANCE = 1e-6  # of the residual: the error of a Ritz value is of its square
 
 
 def relative(error: Matrix, reference: Matrix) -> float:
@@ -52,7 +55,7 @@ def relative_asymmetry(a: Matrix) -> float:
 def _largest(apply: LinearOperator) -> float:
     """Return the largest eigenvalue of a positive operator by Lanczos from a fixed start."""
     start = np.cos(np.arange(1, apply.shape[0] + 1, dtype=np.float64))
-    return float(eigsh(apply, k=1, which="LA", v0=start, return_eigenvectors=False, tol=1e-10)[0])
+    return float(eigsh(apply, k=1, which="LA", v0=start, return_eigenvectors=False, tol=_RITZ_TOLERANCE)[0])
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,37 @@ class StackFactor:
 
 class _NotFullRankError(Exception):
     pass
+
+
+@dataclass(frozen=True)
+class SingleEntries:
+    """A stack with one non-zero entry a row, all in different columns, as the designed probe's: nothing to factor."""
+
+    _columns: NDArray[np.intp]
+    _values: Matrix
+    _width: int
+
+    def singular_values(self, tolerance: float) -> tuple[float, float, int]:
+        """Return the largest and smallest singular value and the numerical rank of the stack."""
+        sizes = np.abs(self._values)
+        return float(sizes.max()), float(sizes.min()), int(np.count_nonzero(sizes > tolerance * sizes.max()))
+
+    def right_divide(self, rhs: Matrix) -> tuple[Matrix, float]:
+        """Return ``rhs @ pinv(stack)`` and the Frobenius norm of ``result @ stack - rhs``."""
+        answer = rhs[:, self._columns] / self._values
+        inside = answer * self._values - rhs[:, self._columns]
+        free = np.ones(self._width, dtype=bool)
+        free[self._columns] = False
+        return answer, float(np.hypot(np.linalg.norm(inside), np.linalg.norm(rhs[:, free])))
+
+
+def factor_stack(stack: Matrix) -> StackFactor | SingleEntries:
+    """Factor a d x N stack by QR, unless it can be read off."""
+    if np.count_nonzero(stack) == len(stack):
+        rows, columns = np.nonzero(stack)
+        if len(np.unique(rows)) == len(np.unique(columns)) == len(stack):
+            return SingleEntries(columns, stack[rows, columns], stack.shape[1])
+    return StackFactor.of(stack)
 
 
 def smallest_eigenvalue(a: Matrix) -> float:

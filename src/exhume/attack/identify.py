@@ -10,7 +10,9 @@ from exhume.attack._linalg import (
     DENOMINATOR_FLOOR,
     RANK_TOLERANCE,
     Matrix,
+    SingleEntries,
     StackFactor,
+    factor_stack,
     relative,
     relative_asymmetry,
     smallest_eigenvalue,
@@ -84,9 +86,9 @@ class State:
 
 def diagnose_rank(
     transcript: Transcript, tolerance: float = RANK_TOLERANCE
-) -> tuple[Diagnostics, StackFactor, StackFactor]:
+) -> tuple[Diagnostics, StackFactor | SingleEntries, StackFactor | SingleEntries]:
     """Return rank and singular-value diagnostics of both stacks, and their factors."""
-    factor_X, factor_Z = StackFactor.of(transcript.X), StackFactor.of(transcript.Z)
+    factor_X, factor_Z = factor_stack(transcript.X), factor_stack(transcript.Z)
     top_X, low_X, rank_X = factor_X.singular_values(tolerance)
     top_Z, low_Z, rank_Z = factor_Z.singular_values(tolerance)
     r_W = None
