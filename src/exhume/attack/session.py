@@ -85,9 +85,10 @@ class Attack:
                     recorder.heard(head)
                     self._cost = replace(self._cost, probes=self._cost.probes + 1)
         finally:
-            if not recorder.total.is_zero:
+            total = recorder.total
+            if not total.is_zero:
                 last = self._seen
-                final = self._submit(probe.cancel(recorder.total, recorder.steps))
+                final = self._submit(probe.cancel(total, recorder.steps))
                 if last is not None and final.serial is not None and final.serial == last.serial:
                     final = None  # withheld: the old head says nothing of the cancellation
         return recorder.transcript(final)

@@ -56,25 +56,34 @@ class Recorder:
     def __init__(self, baseline: Head, probe: str) -> None:
         self.baseline = baseline
         self.probe = probe
-        self.total = Summary.zeros(baseline.d, baseline.c)
+        self._P: Matrix | None = None
+        self._Q: Matrix = np.zeros_like(baseline.weights)
         self.steps = 0
-        self._moved_gram = False
         self._changes: list[Matrix] = []
         self._sides: list[Matrix] = []
+
+    @property
+    def total(self) -> Summary:
+        """Everything that was sent and not taken back."""
+        if self._P is None:
+            return Summary.zeros(self.baseline.d, self.baseline.c).with_moment(self._Q)
+        return Summary(self._P, self._Q)
 
     def sent(self, net: Summary) -> None:
         """Note a change that the server has applied."""
         self.steps += 1
-        self._moved_gram |= not net.gram_is_zero
-        self.total = self.total + net
+        self._Q = self._Q + net.moment
+        if self._P is None:
+            self._P = None if net.gram_is_zero else net.gram.copy()
+        elif not net.gram_is_zero:
+            self._P += net.gram
 
     def heard(self, head: Head) -> None:
         """Note the head returned at the present totals."""
         if not np.isfinite(head.weights).all():
             raise AttackError("a returned head is not finite: the probe is too large for the released number format")
         self._changes.append(head.weights - self.baseline.weights)
-        side = self.total.moment
-        self._sides.append(side - self.total.gram @ head.weights if self._moved_gram else side)
+        self._sides.append(self._Q if self._P is None else self._Q - self._P @ head.weights)
 
     def transcript(self, final: Head | None) -> Transcript:
         """Return everything heard so far as stacks."""
@@ -86,5 +95,5 @@ class Recorder:
             responses=len(self._changes),
             final=final,
             probe=self.probe,
-            moment_only=not self._moved_gram,
+            moment_only=self._P is None,
         )
