@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -58,9 +59,9 @@ class Pending(Rule):
         self._changes = 0
         self._clients: tuple[str, ...] = ()
 
+    @abstractmethod
     def opens(self, changes: int, clients: tuple[str, ...]) -> bool:
         """Say whether a head may go out after so many changes by these distinct clients."""
-        raise NotImplementedError
 
     def _now(self, occasion: Occasion) -> tuple[int, tuple[str, ...]]:
         pairs = zip(occasion.clients, occasion.updates, strict=True)
