@@ -191,10 +191,7 @@ def test_the_predicted_error_bounds_what_identification_reaches(name, precision)
     w.server._release = Heads(precision)
     attack, target = Attack(w.target), w.probe(name)
     A = w.A
-    try:
-        state = identify(attack.run(target))
-    except NotIdentifiedError:
-        pytest.skip("not identified at this precision")
+    state = identify(attack.run(target))
     found = accountant.exposure("mallory")
     error = np.linalg.norm(state.A - A) / np.linalg.norm(A)
     # Own data also move the gram: the bound's |A| is then that of the largest state on the way.

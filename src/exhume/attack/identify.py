@@ -51,6 +51,15 @@ class Diagnostics:
     r_W: float | None = None
     """Relative head residual after cancellation; reported, never a criterion."""
 
+    def require_full_rank(self) -> None:
+        """Raise `NotIdentifiedError` with these numbers if either stack is rank deficient."""
+        if self.rank_X < self.d or self.rank_Z < self.d:
+            raise NotIdentifiedError(
+                f"rank deficient: rank(X) = {self.rank_X}, rank(Z) = {self.rank_Z}, needed {self.d} "
+                f"(tolerance {self.tolerance:g}, {self.responses} responses)",
+                self,
+            )
+
     @property
     def kappa_X(self) -> float:
         """Condition number of X; infinite if it is rank deficient."""
@@ -120,13 +129,8 @@ def identify(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> St
         error carries the diagnostics so far.
     """
     found, factor_X, factor_Z = diagnose_rank(transcript, tolerance)
+    found.require_full_rank()
     d = transcript.d
-    if found.rank_X < d or found.rank_Z < d:
-        raise NotIdentifiedError(
-            f"rank deficient: rank(X) = {found.rank_X}, rank(Z) = {found.rank_Z}, needed {d} "
-            f"(tolerance {tolerance:g}, {transcript.responses} responses)",
-            found,
-        )
     raw_A, residual_A = factor_X.right_divide(transcript.Z)
     raw_H, residual_H = factor_Z.right_divide(transcript.X)
     A, H = symmetric(raw_A), symmetric(raw_H)

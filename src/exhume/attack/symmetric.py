@@ -40,13 +40,8 @@ def identify_symmetric(
         it, such an estimate is a failure.
     """
     found, _, _ = diagnose_rank(transcript, tolerance)
+    found.require_full_rank()
     d = transcript.d
-    if found.rank_X < d or found.rank_Z < d:
-        raise NotIdentifiedError(
-            f"rank deficient: rank(X) = {found.rank_X}, rank(Z) = {found.rank_Z}, needed {d} "
-            f"(tolerance {tolerance:g}, {transcript.responses} responses)",
-            found,
-        )
     # A moment probe's responses dwarf the baseline, whose error then hardly counts; additions leave all heads alike.
     still = np.zeros((d, transcript.c))
     X, Z, shift_X, shift_Z = (
