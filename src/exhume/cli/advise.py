@@ -66,6 +66,7 @@ def advise(
         collusion=collusion,
         averaged=averaged or (25 if quick else base.averaged),
         limit=limit,
+        points=max_accuracy_loss or base.points,
         attacks=tuple(attack or (QUICK_ATTACKS if quick else base.attacks)),
         defences=tuple(defence or (QUICK_DEFENCES if quick else base.defences)),
         busy=base.busy if (concurrent if concurrent is not None else not quick) else (False,),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from exhume.defence.config import Config, Entry, build
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.server import Server
 
-__all__ = ["BUDGET", "SIGMA", "hardened", "hardened_config", "sigma_for"]
+__all__ = ["SIGMA", "SPREAD", "hardened", "hardened_config", "rows_in", "sigma_for", "split"]
 
 SIGMA = 0.2
 """Default noise: the largest on the measured frontier that costs at most 0.2 points on MNIST and CIFAR-10."""
 
-BUDGET = 2.0
-"""Default mu of a deletion's quiet run: up to here no reader on the frontier exceeds chance by five points."""
+SPREAD = 0.6
+"""Default spread of the mask on the gram."""
 
 SCORE_NOISE = 0.04
 """Standard deviation of the noise on a score that digits bear at no measurable cost (`benchmarks/noise_frontier.py`).
 
-What a data set bears depends on its margins: on CIFAR-10 features 0.03 costs 0.3 points. A small ledger of hard data
-should be measured.
+What a data set bears depends on its margins: on CIFAR-10 features 0.03 costs 0.3 points. Where there are rows to
+measure on, `exhume.defence.calibration.sigma_within` does better.
 """
+
+FRESH = 0.5
+"""Share of sigma that is drawn for every state; the rest is the mask, drawn for every deletion."""
 
 
 def sigma_for(rows: int, d: int) -> float:
@@ -35,12 +40,34 @@ def sigma_for(rows: int, d: int) -> float:
     return min(SIGMA, SCORE_NOISE * math.sqrt(rows / d))
 
 
+def rows_in(ledger: Ledger) -> int:
+    """Return how many rows a ledger surely holds: ``1' G' A^-1 G 1``.
+
+    Labels are one-hot, so ``G 1`` is the sum of all features, and this is the squared length of the constant vector's
+    projection onto the features: at most the number of rows, and equal to it where a constant is a sum of features.
+    """
+    total = ledger.summary.moment.sum(axis=1)
+    return math.floor(float(total @ ledger.solve(total[:, None])[:, 0]))
+
+
+def split(sigma: float, spread: float = SPREAD) -> tuple[float, float]:
+    """Return the sigmas of fresh noise and of the mask that together cost what ``sigma`` does.
+
+    The mask's noise passes through the masked gram's inverse. With its spectrum a semicircle of radius r around 1 that
+    makes its variance ``2 (1 / sqrt(1 - r^2) - 1) / r^2`` times as large.
+    """
+    growth = 2.0 * (1.0 / math.sqrt(1.0 - spread**2) - 1.0) / spread**2 if spread > 0 else 1.0
+    return FRESH * sigma, sigma * math.sqrt((1.0 - FRESH**2) / growth)
+
+
 def hardened_config(
     d: int,
     *,
     rows: int | None = None,
     sigma: float | None = None,
-    budget: float = BUDGET,
+    budget: float | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    echo: bool = False,
     margin: int | None = None,
     collusion: int = 1,
     least_norm: float = 1e-3,
@@ -56,9 +83,13 @@ def hardened_config(
     rows
         About how many rows the ledger holds; a small one bears less noise (`sigma_for`).
     sigma
-        Scale of the posterior noise, in place of the one for so many rows.
+        Scale of all noise together, in place of the one for so many rows; `split` divides it.
     budget
-        The mu that the releases of a quiet run may tell of a deletion.
+        The mu that the fresh noise of a quiet run may tell of a deletion, on top of the mask: heads beyond it wait.
+    thresholds
+        Those of `exhume.defence.admission.Norm`, calibrated on honest messages; no norm rule without.
+    echo
+        Whether the mask keeps the deleted grams (`DeletionMask`): for ledgers with few rows for so many features.
     margin
         How many dimensions must stay unknown to every coalition; a quarter of d by default.
     collusion
@@ -73,50 +104,36 @@ def hardened_config(
     """
     if sigma is None:
         sigma = SIGMA if rows is None else sigma_for(rows, d)
-    noise = Entry.of("posterior_noise", sigma=sigma, **({} if key is None else {"key": key}))
+    spread = 0.0 if echo else SPREAD
+    fresh, mask = split(sigma, spread)
+    secret = {} if key is None else {"key": key}
+    release = [
+        Entry.of("deletion_mask", sigma=mask, spread=spread, collusion=collusion, echo=echo, **secret),
+        Entry.of("posterior_noise", sigma=fresh, **secret),
+    ]
+    if budget is not None:
+        release.append(Entry.of("privacy_budget", sigma=fresh, mu=budget, collusion=collusion))
+    norm = () if thresholds is None else (Entry.of("norm", thresholds=dict(thresholds)),)
     return Config(
         admission=(
             Entry.of("positive"),
+            *norm,
             Entry.of("duplicates"),
             Entry.of("replay"),
             Entry.of("slack", least_norm=least_norm),
         ),
-        release=(
-            noise,
-            Entry.of("privacy_budget", sigma=sigma, mu=budget, collusion=collusion),
-            Entry.of("heads", precision=precision),
-        ),
+        release=(*release, Entry.of("heads", precision=precision)),
         accountant=Entry.of("identification", margin=max(1, d // 4) if margin is None else margin, coalition=collusion),
     )
 
 
-def hardened(
-    ledger: Ledger,
-    *,
-    rows: int | None = None,
-    sigma: float | None = None,
-    budget: float = BUDGET,
-    margin: int | None = None,
-    collusion: int = 1,
-    least_norm: float = 1e-3,
-    precision: str = "float32",
-    key: str | None = None,
-    admission: bool = True,
-) -> Server:
+def hardened(ledger: Ledger, *, rows: int | None = None, admission: bool = True, **options: Any) -> Server:
     """Return a server with the default defences; the options are those of `hardened_config`.
 
-    ``admission=False`` leaves the admission rules out, for a server that checks messages elsewhere.
+    Where ``rows`` is not given and the ledger has data, `rows_in` counts them. ``admission=False`` leaves the admission
+    rules out, for a server that checks messages elsewhere.
     """
-    config = hardened_config(
-        ledger.d,
-        rows=rows,
-        sigma=sigma,
-        budget=budget,
-        margin=margin,
-        collusion=collusion,
-        least_norm=least_norm,
-        precision=precision,
-        key=key,
-    )
+    found = rows if rows is not None else rows_in(ledger)
+    config = hardened_config(ledger.d, rows=found if rows is not None or found >= 1 else None, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
     return made.server(ledger)

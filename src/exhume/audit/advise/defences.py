@@ -10,8 +10,9 @@ import numpy as np
 
 from exhume.audit.advise.setting import Setting
 from exhume.defence.admission import Norm, Slack
+from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Config, Entry, build
-from exhume.defence.default import hardened_config, sigma_for
+from exhume.defence.default import hardened_config
 from exhume.defence.detector import Detector, Log
 from exhume.errors import unknown_name
 from exhume.protocol import Ledger, Server, Summary, Update
@@ -35,8 +36,8 @@ class Context:
 
     @property
     def sigma(self) -> float:
-        """Posterior noise that the accuracy of a ledger of this size bears."""
-        return sigma_for(sum(map(len, self.setting.honest)) + len(self.setting.own), self.setting.d)
+        """Noise that the accuracy bears, measured on the operator's rows with all clients' data in the ledger."""
+        return _sigma(self.setting)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -90,6 +91,13 @@ def _one_client(setting: Setting, upload: tuple[float, float], rng: np.random.Ge
 
 
 @lru_cache(maxsize=2)
+def _sigma(setting: Setting) -> float:
+    rows = setting.calibration
+    ledger = Ledger(setting.summary(np.concatenate([*setting.honest, setting.own])), setting.gamma)
+    return sigma_within(ledger, setting.features[rows], setting.labels[rows], setting.points, seed=setting.seed)
+
+
+@lru_cache(maxsize=2)
 def _norm(setting: Setting) -> Entry:
     made = Norm.calibrated(honest_blocks(setting), rate=0.0, slack=1.5)
     return Entry.of("norm", thresholds={str(k): t for k, t in made.thresholds.items()})
@@ -124,6 +132,7 @@ RELEASES: dict[str, Callable[[Context], Entry]] = {
     "isotropic": lambda x: Entry.of("isotropic_noise", sigma=1e-3, key=NOISE_KEY),
     "posterior-0.02": lambda x: Entry.of("posterior_noise", sigma=0.02, key=NOISE_KEY),
     "posterior": lambda x: Entry.of("posterior_noise", sigma=x.sigma, key=NOISE_KEY),
+    "mask": lambda x: Entry.of("deletion_mask", sigma=x.sigma, collusion=x.colluders, key=NOISE_KEY),
     "every-8": lambda x: Entry.of("every", changes=8),
     "clients-3": lambda x: Entry.of("min_clients", clients=3),
     "budget": lambda x: Entry.of("response_budget", responses=max(x.size[0] // x.size[1] // 2, 1)),
@@ -142,6 +151,8 @@ class Defence:
     admission: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     accountant: bool = False
+    echo: bool = False
+    """Whether the default keeps deleted grams in its mask."""
     hardened: bool = False
     """Whether this is the default of `Server.hardened`; the names of rules then stay empty."""
 
@@ -178,6 +189,8 @@ class Defence:
                 sigma=context.sigma,
                 collusion=context.colluders,
                 least_norm=_least_norm(context),
+                thresholds=_norm(context.setting).options["thresholds"],
+                echo=self.echo,
                 key=NOISE_KEY,
             )
         return Config(
@@ -203,7 +216,7 @@ class Defence:
         return build(self.config(context), ledger).server(ledger)
 
 
-INEXACT = {"float32", "float16", "isotropic", "posterior-0.02", "posterior"}
+INEXACT = {"float32", "float16", "isotropic", "posterior-0.02", "posterior", "mask"}
 
 
 def _public(entry: Entry) -> Entry:
@@ -230,7 +243,8 @@ def _all() -> Iterator[Defence]:
     yield Defence("float16", "heads in float16", (), ("float16",))
     yield Defence("isotropic", "Gaussian noise 1e-3 on every entry", (), ("isotropic",))
     yield Defence("posterior-0.02", "posterior-shaped noise, sigma 0.02", (), ("posterior-0.02",))
-    yield Defence("posterior", "posterior-shaped noise as the ledger's size bears", (), ("posterior",))
+    yield Defence("posterior", "posterior-shaped noise as the accuracy bears", (), ("posterior",))
+    yield Defence("mask", "masked totals: one draw per deletion, as the accuracy bears", (), ("mask",))
     yield Defence("every-8", "one head per 8 accepted changes", (), ("every-8",))
     yield Defence("clients-3", "one head per 3 distinct clients", (), ("clients-3",))
     yield Defence("budget", "half the responses that identification needs, per client", (), ("budget",))
@@ -249,13 +263,15 @@ def _all() -> Iterator[Defence]:
         ("origin", "ownership-rows", "replay"),
     )
     yield Defence("admission+posterior", "admission rules, posterior noise", rules, ("posterior",))
+    yield Defence("admission+mask", "admission rules, masked totals", rules, ("mask",))
     yield Defence(
         "admission+posterior+every-8",
         "admission rules, posterior noise, one head per 8 changes",
         rules,
         ("every-8", "posterior"),
     )
-    yield Defence("hardened", "the default of Server.hardened", hardened=True)
+    yield Defence("hardened", "the default of Server.hardened, calibrated", hardened=True)
+    yield Defence("hardened+echo", "the same; the mask keeps deleted grams", hardened=True, echo=True)
 
 
 DEFENCES: dict[str, Defence] = {made.name: made for made in _all()}

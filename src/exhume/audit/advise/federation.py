@@ -13,6 +13,7 @@ from exhume.audit.advise.defences import Context, Defence
 from exhume.audit.advise.setting import Setting
 from exhume.audit.scenario import Matrix, Rows
 from exhume.defence.admission import Batch, itemise, sign
+from exhume.defence.release import Chain, DeletionMask
 from exhume.errors import RefusedError
 from exhume.protocol import Head, Ledger, Receipt, Update
 
@@ -193,3 +194,17 @@ class Federation:
     def A(self) -> Matrix:
         """The hidden regularised gram."""
         return self.server.ledger.summary.gram + self.setting.gamma * np.eye(self.setting.d)
+
+    def masked_totals(self) -> tuple[Matrix, Matrix] | None:
+        """Return the masked A and G, all that heads of a server with a mask can ever tell; None without a mask."""
+        return None if self._mask is None else self._mask.totals(self.server.ledger)
+
+    def mask_noise(self) -> tuple[float, float]:
+        """Return what a single deletion is behind: the noise of the head and of the gram."""
+        assert self._mask is not None
+        return self._mask.single(self.setting.d)
+
+    @property
+    def _mask(self) -> DeletionMask | None:
+        rules = self.server.release.rules if isinstance(self.server.release, Chain) else ()
+        return next((rule for rule in rules if isinstance(rule, DeletionMask)), None)

@@ -40,8 +40,10 @@ class Plan:
 
     @classmethod
     def joined(cls, plans: Sequence[Plan]) -> Plan:
-        """Return several messages as one."""
-        return cls(_join([p.add for p in plans]), _join([p.delete for p in plans]))
+        """Return several messages as one, without the batches that one adds and another deletes again."""
+        add, delete = [p.add for p in plans], [p.delete for p in plans]
+        both = {id(b) for b in add if b is not None} & {id(b) for b in delete if b is not None}
+        return cls(*(_join([b for b in side if id(b) not in both]) for side in (add, delete)))
 
     def undo(self) -> Plan:
         """Return the message that takes this one back."""

@@ -46,6 +46,8 @@ class Request:
     collusion: int = 1
     averaged: int = 100
     limit: int | None = None
+    points: float = 0.2
+    """Test accuracy that noise is calibrated to cost, in points."""
     attacks: tuple[str, ...] = ALL_ATTACKS
     defences: tuple[str, ...] = tuple(DEFENCES)
     busy: tuple[bool, ...] = (False, True)
@@ -54,6 +56,8 @@ class Request:
         for field, least in (("trials", 1), ("collusion", 1), ("averaged", 1)):
             if getattr(self, field) < least:
                 raise InputError(field, f"at least {least}", getattr(self, field))
+        if not self.points > 0:
+            raise InputError("points", "above 0", self.points)
         for name in self.attacks:
             if name not in ALL_ATTACKS:
                 raise unknown_name("attack", name, ALL_ATTACKS)
@@ -75,7 +79,7 @@ def setting_of(request: Request) -> Setting:
     found = load_features(request.data, request.encoder, dim=request.dim, seed=request.seed, limit=request.limit)
     train = (found.train_features, found.train_labels)
     test = (found.test_features, found.test_labels)
-    return make_setting(train, test, found.classes, trials=request.trials, seed=request.seed)
+    return make_setting(train, test, found.classes, trials=request.trials, seed=request.seed, points=request.points)
 
 
 def tasks(request: Request) -> list[Task]:
@@ -94,6 +98,7 @@ def tasks(request: Request) -> list[Task]:
 
 def _key(request: Request, cell: Cell, data: str) -> str:
     inputs = {"code": _code(), "data": data, "seed": request.seed, "trials": request.trials, "cell": asdict(cell)}
+    inputs["points"] = request.points
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -42,6 +42,8 @@ class Setting:
     """Rows whose deletion is attacked: as equal in number over the classes as their number allows."""
     gamma: float
     seed: int
+    points: float = 0.2
+    """Test accuracy that the operator can give up, which noise is calibrated to."""
 
     @property
     def d(self) -> int:
@@ -70,6 +72,7 @@ def make_setting(
     trials: int,
     seed: int = 0,
     gamma: float = 1e-3,
+    points: float = 0.2,
 ) -> Setting:
     """Deal the rows out: the attacker gets what full-rank probes of its own need, twice, the operator a sample.
 
@@ -110,4 +113,5 @@ def make_setting(
         spread[:trials],
         gamma,
         seed,
+        points,
     )

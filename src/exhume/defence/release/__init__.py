@@ -9,6 +9,7 @@ from typing import Any
 from exhume.defence.release._base import STAGES, Rule
 from exhume.defence.release.chain import Chain
 from exhume.defence.release.columns import Columns
+from exhume.defence.release.deletion_mask import DeletionMask
 from exhume.defence.release.every import Every
 from exhume.defence.release.low_rank import LowRank
 from exhume.defence.release.min_clients import MinClients
@@ -25,6 +26,7 @@ __all__ = [
     "STAGES",
     "Chain",
     "Columns",
+    "DeletionMask",
     "Every",
     "Heads",
     "IsotropicNoise",
@@ -53,6 +55,7 @@ def register(name: str, rule: Callable[..., ReleaseRule]) -> None:
 
 for _rule in (
     Columns,
+    DeletionMask,
     Every,
     IsotropicNoise,
     LowRank,

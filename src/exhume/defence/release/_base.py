@@ -13,9 +13,9 @@ from exhume.protocol.rules import Heads, Occasion, ReleaseRule
 
 __all__ = ["STAGES", "Rule", "at_least", "positive", "stage_of"]
 
-STAGES = ("gate", "shape", "noise", "budget", "precision")
-"""The order of rules in a chain: whether a head goes out, what of it, the noise on it, whether its cost is within the
-budget, and in what number format."""
+STAGES = ("gate", "mask", "shape", "noise", "budget", "precision")
+"""The order of rules in a chain: whether a head goes out, the totals it follows from, what of it, the noise on it,
+whether its cost is within the budget, and in what number format."""
 
 
 class Rule(ReleaseRule):

@@ -21,7 +21,7 @@ from exhume.defence._matrix import Matrix
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
 
-__all__ = ["RESOLUTION", "Sticky", "as_key"]
+__all__ = ["RESOLUTION", "Sticky", "as_key", "keyed_generator"]
 
 RESOLUTION = 2.0**-38
 """Rounding step of a form, relative to the totals' size."""
@@ -52,7 +52,7 @@ class Sticky:
 
     def draw(self, ledger: Ledger, shape: tuple[int, int]) -> Matrix:
         """Return the draw of the present state."""
-        return self._generator(b"draw" + self.digest(ledger)).standard_normal(shape)
+        return keyed_generator(self._key, self._purpose, b"draw" + self.digest(ledger)).standard_normal(shape)
 
     def digest(self, ledger: Ledger) -> bytes:
         """Return what names the present state."""
@@ -74,13 +74,15 @@ class Sticky:
 
     def _directions(self, ledger: Ledger) -> tuple[Matrix, Matrix, Matrix]:
         if self._forms is None or (len(self._forms[0]), len(self._forms[2])) != (ledger.d, ledger.c):
-            rng = self._generator(b"forms")
+            rng = keyed_generator(self._key, self._purpose, b"forms")
             shapes = ((ledger.d, _FORMS), (ledger.d, _FORMS), (ledger.c, _FORMS))
             left, right, classes = (rng.standard_normal(shape) for shape in shapes)
             self._forms = left, right, classes
         return self._forms
 
-    def _generator(self, message: bytes) -> np.random.Generator:
-        # blake2b takes at most 16 bytes of personalisation: the purpose goes into the message.
-        seed = hashlib.blake2b(self._purpose.encode() + b"\0" + message, key=self._key, digest_size=32).digest()
-        return np.random.Generator(np.random.PCG64DXSM(int.from_bytes(seed, "little")))
+
+def keyed_generator(key: bytes, purpose: str, message: bytes) -> np.random.Generator:
+    """Return the generator that a secret, a purpose and a message stand for."""
+    # blake2b takes at most 16 bytes of personalisation: the purpose goes into the message.
+    seed = hashlib.blake2b(purpose.encode() + b"\0" + message, key=key, digest_size=32).digest()
+    return np.random.Generator(np.random.PCG64DXSM(int.from_bytes(seed, "little")))

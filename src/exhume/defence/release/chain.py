@@ -20,15 +20,15 @@ __all__ = ["Chain"]
 class Chain(ReleaseRule):
     """Applies rules one after another; the first that withholds the head ends it.
 
-    The stages come in the order gate, shape, noise, budget, precision, and a chain in another order is refused: noise
-    before a projection would be projected away, a budget must see what the noise costs, and rounding comes last because
-    it is what goes over the wire. Every rule hears in the end whether a head went out, so a gate does not take a head
-    that a later rule withheld for a release.
+    The stages come in the order gate, mask, shape, noise, budget, precision, and a chain in another order is refused: a
+    mask makes the head anew from masked totals, noise before a projection would be projected away, a budget must see
+    what the noise costs, and rounding comes last because it is what goes over the wire. Every rule hears in the end
+    whether a head went out, so a gate does not take a head that a later rule withheld for a release.
 
     Parameters
     ----------
     rules
-        At least one rule; at most one noise.
+        At least one rule; at most one mask and one noise.
     """
 
     name = "chain"
@@ -40,8 +40,9 @@ class Chain(ReleaseRule):
         stages = [stage for rule in self.rules if (stage := stage_of(rule)) is not None]
         if stages != sorted(stages, key=STAGES.index):
             raise InputError("rules", f"in the order {', '.join(STAGES)}", ", ".join(stages))
-        if stages.count("noise") > 1:
-            raise InputError("rules", "with at most one noise", f"{stages.count('noise')}")
+        for stage in ("mask", "noise"):
+            if stages.count(stage) > 1:
+                raise InputError("rules", f"with at most one {stage}", f"{stages.count(stage)}")
         sigmas = {getattr(rule, "sigma", None) for rule in self.rules if stage_of(rule) in ("noise", "budget")}
         if len(sigmas - {None}) > 1:
             raise InputError("sigma", "the same in the noise and in its budget", sorted(s for s in sigmas if s))

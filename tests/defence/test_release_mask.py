@@ -1,0 +1,275 @@
+"""The mask of deletions: exactly Gaussian, never averaged away, bounded, and gone from no head."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from exhume import Ledger, Server, Summary, Update
+from exhume.attack.identify import identify
+from exhume.attack.transcript import Recorder
+from exhume.defence import hardened_config, load
+from exhume.defence.config import build as build_defences
+from exhume.defence.config import dump
+from exhume.defence.default import rows_in, split
+from exhume.defence.release import Chain, DeletionMask, Heads, LowRank, PosteriorNoise
+from exhume.defence.release.deletion_mask import mask_growth
+from exhume.errors import InputError
+
+D, C, GAMMA = 6, 3, 1e-2
+KEY = "42" * 16
+
+
+def rows(n, seed=0, d=D):
+    rng = np.random.default_rng(seed)
+    return np.abs(rng.standard_normal((n, d))), rng.integers(0, C, n)
+
+
+def block(F, y, part):
+    return Summary.of(F[part], y[part], C)
+
+
+def served(rule, n=200, d=D):
+    F, y = rows(n, d=d)
+    server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([rule, Heads("float64")]))
+    server.head()
+    return server, F, y
+
+
+def drop(server, F, y, part, client="alice"):
+    return server.submit(Update.deleting(block(F, y, part)), client)
+
+
+def exact(server):
+    return server.ledger.head()
+
+
+def test_without_a_deletion_heads_are_exact():
+    server, F, y = served(DeletionMask(0.1))
+    head = server.submit(Update.adding(block(*rows(5, 1), slice(None))), "bob").head
+    assert np.array_equal(head.weights, exact(server))
+    assert not np.allclose(drop(server, F, y, slice(0, 1)).head.weights, exact(server), rtol=1e-3)
+
+
+def test_additions_after_a_deletion_follow_from_the_masked_totals_exactly():
+    rule = DeletionMask(0.1, key=KEY)
+    server, F, y = served(rule)
+    drop(server, F, y, slice(0, 1))
+    A, G = rule.totals(server.ledger)
+    total = Summary.zeros(D, C)
+    for seed in range(5):
+        extra = block(*rows(4, seed + 10), slice(None))
+        total = total + extra
+        head = server.submit(Update.adding(extra), "mallory").head.weights
+        np.testing.assert_allclose(head, np.linalg.solve(A + total.gram, G + total.moment), rtol=1e-9)
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_the_draw_has_the_covariance_that_the_figures_take(echo):
+    """Whitened by the totals before, the change less the block is normal with s for the moment, tau for the gram."""
+    F, y = rows(200)
+    before = Ledger(Summary.of(F, y, C), GAMMA)
+    A, W = before.summary.gram + GAMMA * np.eye(D), before.head()
+    L = np.linalg.cholesky(A)
+    gone = block(F, y, slice(0, 1))
+    moments, grams = [], []
+    for _ in range(400):
+        rule = DeletionMask(0.1, echo=echo)
+        server = Server(before.copy(), release=Chain([rule]))
+        server.submit(Update.deleting(gone), "alice")
+        gram, moment = rule.totals(server.ledger)
+        E_A = gram - A + (0.0 if echo else 1.0) * gone.gram
+        labels = server.ledger.head() if echo else W
+        E_G = moment - (A @ W - gone.moment + (gone.gram @ labels if echo else 0.0)) - E_A @ W
+        moments.append(np.linalg.solve(L, E_G).ravel())
+        grams.append(np.linalg.solve(L, np.linalg.solve(L, E_A).T)[np.triu_indices(D, 1)])
+    s, tau = rule.single(D)
+    for sample, size in ((np.concatenate(moments), s), (np.concatenate(grams), tau)):
+        assert stats.kstest(sample / size, "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_mu_is_what_the_best_test_has(echo):
+    """The likelihood ratio of the two worlds has mean mu^2/2 and variance mu^2, from the formula and from draws."""
+    F, y = rows(200)
+    gone = block(F, y, slice(0, 1))
+    rule = DeletionMask(0.1, echo=echo)
+    before = Ledger(Summary.of(F, y, C), GAMMA)
+    A, W = before.summary.gram + GAMMA * np.eye(D), before.head()
+    server = Server(before.copy(), release=Chain([rule]))
+    server.submit(Update.deleting(gone), "alice")
+    s, tau = rule.single(D)
+    f, k = F[0], int(y[0])
+    h = float(f @ np.linalg.solve(A, f))
+    label = server.ledger.head().T @ f if echo else W.T @ f
+    moved = h * np.sum((np.eye(C)[k] - label) ** 2) / s**2
+    (made,) = rule.deletions
+    assert made.mu == pytest.approx(math.sqrt(moved + (0.0 if echo else h**2 / (2 * tau**2))))
+    assert made.total == made.mu
+    assert 0 < made.figures()["advantage_first"] < 1
+
+
+def test_no_number_of_heads_averages_the_mask_away():
+    """Own additions, and own deletions without end, leave exactly one draw on the deletion of somebody else."""
+    rule = DeletionMask(0.3, key=KEY)
+    server, F, y = served(rule)
+    drop(server, F, y, slice(0, 1))
+    mine = block(*rows(2, 5), slice(None))
+    means = []
+    for _ in range(2):
+        found = []
+        for _ in range(200):
+            server.submit(Update.adding(mine), "mallory")
+            server.submit(Update.deleting(mine), "mallory")
+            found.append(rule.totals(server.ledger)[1])
+        means.append(np.mean(found, axis=0))
+    left = np.linalg.solve(server.ledger.summary.gram + GAMMA * np.eye(D), means[0]) - exact(server)
+    again = np.linalg.norm(means[0] - means[1])
+    # What is left is the same in both halves (own draws average out), and far from the truth (alice's does not).
+    assert again < 0.5 * np.linalg.norm(means[0] - server.ledger.summary.moment)
+    assert np.linalg.norm(left) > 0.05 * np.linalg.norm(exact(server))
+    assert rule.deletions[0].folded == pytest.approx(0.25)  # one fold, when mallory came after alice
+    assert rule.deletions[0].redraws == 0
+    assert rule.deletions[-2].redraws == 1
+
+
+def test_an_identified_state_is_the_masked_one():
+    """Algorithm 1 on exact heads finds the masked totals, which are far from the true ones."""
+    rule = DeletionMask(0.2, key=KEY)
+    server, F, y = served(rule)
+    drop(server, F, y, slice(0, 3))
+    A, G = rule.totals(server.ledger)
+    baseline = server.head()
+    recorder = Recorder(baseline, "held_out")
+    for seed in range(2 * D):
+        extra = block(*rows(8, 20 + seed), slice(None))
+        recorder.sent(extra)
+        recorder.heard(server.submit(Update.adding(extra), "mallory").head)
+    state = identify(recorder.transcript(baseline))
+    np.testing.assert_allclose(state.A, A, rtol=1e-5)
+    np.testing.assert_allclose(state.G, G, rtol=1e-5)
+    true = Summary.of(F[3:], y[3:], C).gram + GAMMA * np.eye(D)
+    assert np.linalg.norm(A - true) > 0.05 * np.linalg.norm(true)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30)), min_size=1, max_size=12), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_masked_gram_stays_positive_whatever_is_deleted(steps, echo):
+    rule = DeletionMask(0.2, spread=0.6, echo=echo, key=KEY)
+    server, F, y = served(rule, n=150)
+    start = 0
+    for client, n in steps:
+        part = slice(start, min(start + n, 150))
+        if part.start >= part.stop:
+            break
+        start = part.stop
+        assert drop(server, F, y, part, f"client {client}").accepted
+        masked = rule.totals(server.ledger)[0]
+        true = server.ledger.summary.gram + GAMMA * np.eye(D)
+        assert np.linalg.eigvals(np.linalg.solve(true, masked)).real.min() > 0.19
+        assert all(d.mu > 0 for d in rule.deletions)
+
+
+def test_an_emptied_ledger_has_a_head_near_zero():
+    rule = DeletionMask(0.2, key=KEY)
+    server, F, y = served(rule, n=40)
+    head = drop(server, F, y, slice(None)).head
+    assert np.linalg.norm(head.weights) < 1.0
+    assert rule.deletions[-1].mu > 100  # so large a deletion is not hidden, and the figure says so
+
+
+def test_growth_is_the_long_run_size_of_the_mask():
+    rule = DeletionMask(0.1, spread=0.0, memory=0.5, echo=True, key=KEY)
+    server, F, y = served(rule, n=4000)
+    sizes = []
+    A = server.ledger.summary.gram + GAMMA * np.eye(D)
+    for i in range(300):
+        drop(server, F, y, slice(i, i + 1), f"client {i % 7}")
+        common, own = rule._mask.common, rule._mask.own
+        moment = own[0][1].moment + (0.0 if common is None else common.moment)
+        sizes.append(float(np.sum(np.linalg.solve(np.linalg.cholesky(A), moment) ** 2)) / (D * C))
+    # The ledger shrinks by 7%: sizes are relative to the first one. Draws are correlated over two or three folds.
+    assert np.sqrt(np.mean(sizes[20:])) == pytest.approx(0.1, rel=0.1)
+    assert mask_growth(0.5, 1) == pytest.approx(math.sqrt(1.25 / 0.75 + 1))
+    assert mask_growth(0.0, 2) == pytest.approx(math.sqrt(3))
+
+
+def test_a_round_of_several_deletions_has_a_draw_for_each():
+    rule = DeletionMask(0.1, collusion=2, key=KEY)
+    server, F, y = served(rule)
+    gone = [(f"client {k}", Update.deleting(block(F, y, slice(k, k + 1)))) for k in range(3)]
+    assert all(receipt.accepted for receipt in server.submit_round(gone))
+    assert [d.client for d in rule.deletions] == ["client 0", "client 1", "client 2"]
+    assert rule.deletions[0].folded > 0
+
+
+def test_withheld_heads_leave_no_gap_in_the_mask():
+    from exhume.defence.release import Every
+
+    rule = DeletionMask(0.1, key=KEY)
+    F, y = rows(100)
+    server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([Every(3), rule]))
+    server.head()
+    assert drop(server, F, y, slice(0, 1)).head is None
+    assert len(rule.deletions) == 1
+    assert not np.allclose(rule.totals(server.ledger)[1], server.ledger.summary.moment)
+
+
+def test_a_saved_mask_goes_on_where_it_was():
+    first = DeletionMask(0.1, echo=True)
+    server, F, y = served(first)
+    for k in range(3):
+        drop(server, F, y, slice(k, k + 1), f"client {k}")
+    second = DeletionMask(0.1, echo=True)
+    second.load(first.save())
+    twin = Server(server.ledger.copy(), release=Chain([second]))
+    one, other = drop(server, F, y, slice(3, 4)).head, drop(twin, F, y, slice(3, 4)).head
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert first.deletions[:3] == second.deletions[:3]
+    with pytest.raises(InputError, match="sigma"):
+        DeletionMask(0.2, echo=True).load(first.save())
+
+
+def test_a_server_set_back_does_not_repeat_a_draw():
+    """Two different deletions from one saved state: the same noise on both would give their difference away."""
+    F, y = rows(200)
+    changes = []
+    for part in (slice(0, 1), slice(1, 2)):
+        rule = DeletionMask(0.1, key=KEY)
+        server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([rule]))
+        drop(server, F, y, part)
+        changes.append(rule.totals(server.ledger)[1] - server.ledger.summary.moment)
+    assert np.linalg.norm(changes[0] - changes[1]) > 0.5 * np.linalg.norm(changes[0])
+
+
+def test_its_place_and_its_arguments():
+    with pytest.raises(InputError, match="order"):
+        Chain([PosteriorNoise(0.1), DeletionMask(0.1)])
+    with pytest.raises(InputError, match="at most one mask"):
+        Chain([DeletionMask(0.1), DeletionMask(0.1)])
+    Chain([DeletionMask(0.1), LowRank(2), PosteriorNoise(0.05), Heads()])
+    for bad in ({"sigma": 0.0}, {"spread": 1.0}, {"memory": -0.1}, {"memory": 1.0}, {"collusion": 0}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            DeletionMask(**{"sigma": 0.1, **bad})
+
+
+def test_the_default_configuration_has_it_and_goes_through_a_file(tmp_path):
+    config = hardened_config(D, rows=200, echo=True, thresholds={"5": 3.0})
+    dump(config, tmp_path / "server.toml")
+    assert load(tmp_path / "server.toml") == config
+    chain = build_defences(config, Ledger.zeros(D, C, GAMMA)).release
+    assert isinstance(chain.rules[0], DeletionMask) and chain.rules[0].echo
+    assert [entry.rule for entry in config.admission][:2] == ["positive", "norm"]
+    fresh, mask = split(0.2, 0.0)
+    assert math.hypot(fresh, mask) == pytest.approx(0.2)
+
+
+def test_rows_are_counted_from_the_totals():
+    F, y = rows(500)
+    with_constant = np.column_stack([F, np.ones(len(F))])
+    assert rows_in(Ledger(Summary.of(with_constant, y, C), 1e-9)) in (499, 500)
+    assert 0.8 * 500 < rows_in(Ledger(Summary.of(F, y, C), GAMMA)) <= 500
+    assert rows_in(Ledger.zeros(D, C, GAMMA)) == 0
