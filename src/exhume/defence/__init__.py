@@ -5,6 +5,7 @@ from exhume.defence.accountant import Identification, IdentificationAccountant
 from exhume.defence.config import Config, Defences, Entry, build, build_server, dump, load
 from exhume.defence.default import hardened, hardened_config, sigma_for
 from exhume.defence.release import Chain, PosteriorNoise, PrivacyBudget
+from exhume.defence.store import load_server, save_server
 
 __all__ = [
     "Chain",
@@ -21,7 +22,9 @@ __all__ = [
     "hardened",
     "hardened_config",
     "load",
+    "load_server",
     "privacy",
     "release",
+    "save_server",
     "sigma_for",
 ]

@@ -22,16 +22,14 @@ from __future__ import annotations
 import importlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exhume.defence._options import checked, first_error, to_toml
-from exhume.defence._state import pack, unpack
 from exhume.defence.accountant import IdentificationAccountant
+from exhume.defence.defences import Defences
 from exhume.defence.release import Chain, find
 from exhume.errors import InputError, unknown_name
 from exhume.protocol.ledger import Ledger
@@ -70,39 +68,6 @@ class Config(BaseModel):
     admission: tuple[Entry, ...] = Field(default=())
     release: tuple[Entry, ...] = Field(default=())
     accountant: Entry | None = None
-
-
-@dataclass(frozen=True)
-class Defences:
-    """The rules that a configuration stands for, made for one ledger."""
-
-    admission: tuple[AdmissionRule, ...]
-    release: Chain | None
-    accountant: Accountant | None
-
-    def server(self, ledger: Ledger) -> Server:
-        """Return a server behind them."""
-        return Server(ledger, admission=self.admission, release=self.release, accountant=self.accountant)
-
-    def save(self) -> bytes:
-        """Write what release rules and accountant remember; it holds the key of the noise."""
-        states = {"release": self.release, "accountant": self.accountant}
-        arrays: dict[str, Any] = {
-            name: np.frombuffer(part.save(), dtype=np.uint8)
-            for name, part in states.items()
-            if isinstance(part, (Chain, IdentificationAccountant))
-        }
-        return pack("defences", self._shape(), {}, arrays)
-
-    def load(self, data: bytes) -> None:
-        """Take over what was saved; a state of other defences is refused by name."""
-        saved = unpack(data, "defences", self._shape())
-        for name, part in (("release", self.release), ("accountant", self.accountant)):
-            if isinstance(part, (Chain, IdentificationAccountant)):
-                part.load(saved.arrays[name].tobytes())
-
-    def _shape(self) -> dict[str, Any]:
-        return {"release": repr(self.release), "accountant": repr(self.accountant)}
 
 
 def load(path: str | Path) -> Config:

@@ -157,7 +157,7 @@ class Slack(Remembering):
         for i, client in enumerate(values["order"]):
             kept = values["clients"][client]
             counts = None if kept["counts"] is None else np.array(kept["counts"], dtype=np.float64)
-            total = Summary(arrays[f"gram {i}"], arrays[f"moment {i}"])
+            total = Summary.kept(arrays[f"gram {i}"], arrays[f"moment {i}"])
             self._standing[str(client)] = Standing(total, counts, float(kept["roundoff"]))
 
     def __repr__(self) -> str:
