@@ -1,6 +1,6 @@
 """What a server refuses and withholds: admission rules, release rules, accountants, and a default that works."""
 
-from exhume.defence import privacy, release
+from exhume.defence import admission, privacy, release
 from exhume.defence.accountant import Identification, IdentificationAccountant
 from exhume.defence.config import Config, Defences, Entry, build, build_server, dump, load
 from exhume.defence.default import hardened, hardened_config, sigma_for
@@ -16,6 +16,7 @@ __all__ = [
     "IdentificationAccountant",
     "PosteriorNoise",
     "PrivacyBudget",
+    "admission",
     "build",
     "build_server",
     "dump",

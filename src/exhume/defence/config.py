@@ -19,7 +19,6 @@ noise is made when the server is built unless the file gives one: a file without
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from exhume.defence import admission
 from exhume.defence._options import checked, first_error, to_toml
 from exhume.defence.accountant import IdentificationAccountant
 from exhume.defence.defences import Defences
@@ -116,7 +116,7 @@ def dump(config: Config, path: str | Path | None = None) -> str:
 def build(config: Config, ledger: Ledger) -> Defences:
     """Make the rules of a configuration for one ledger."""
     sizes = {"d": ledger.d, "c": ledger.c}
-    admission = tuple(_admission(i, entry, sizes) for i, entry in enumerate(config.admission))
+    rules = tuple(_admission(i, entry, sizes) for i, entry in enumerate(config.admission))
     release: list[ReleaseRule] = []
     for i, entry in enumerate(config.release):
         make = find(entry.rule)
@@ -125,7 +125,7 @@ def build(config: Config, ledger: Ledger) -> Defences:
     if config.accountant is not None:
         chosen = _accountant(config.accountant.rule)
         accountant = chosen(**checked("accountant", chosen, config.accountant.options, sizes))
-    return Defences(admission, Chain(release) if release else None, accountant)
+    return Defences(rules, Chain(release) if release else None, accountant)
 
 
 def build_server(ledger: Ledger, config: Config | str | Path) -> Server:
@@ -140,12 +140,7 @@ def _accountant(name: str) -> type[Accountant]:
 
 
 def _admission(number: int, entry: Entry, sizes: Mapping[str, Any]) -> AdmissionRule:
-    try:
-        room = importlib.import_module("exhume.defence.admission")
-    except ImportError as error:
-        raise InputError("admission", "empty where admission rules are not installed", f"'{entry.rule}'") from error
-    if entry.rule not in room.REGISTRY:
-        made: AdmissionRule = room.build(entry.rule, **entry.options)  # another package's, or the error that says so
-        return made
-    rule: type[AdmissionRule] = room.REGISTRY[entry.rule]
+    if entry.rule not in admission.REGISTRY:
+        return admission.build(entry.rule, **entry.options)  # another package's, or the error that says so
+    rule = admission.REGISTRY[entry.rule]
     return rule(**checked(f"admission[{number}] ({entry.rule})", rule, entry.options, sizes))
