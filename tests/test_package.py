@@ -17,6 +17,12 @@ def test_import_brings_neither_extras_nor_heavy_rooms():
     assert out.strip() == "[]"
 
 
+def test_defences_come_on_first_use_with_all_their_rooms():
+    code = "import sys, exhume; print('exhume.defence' in sys.modules); print(exhume.defence.admission.Slack.name)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "slack"]
+
+
 def test_every_public_name_is_there():
     for name in ex.__all__:
         assert getattr(ex, name) is not None

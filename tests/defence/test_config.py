@@ -1,4 +1,3 @@
-import importlib
 import tomllib
 
 import pytest
@@ -101,16 +100,9 @@ def test_anything_else_is_refused_with_its_place(tmp_path, change, match):
         build_server(Ledger.zeros(8, 3, 0.5), path).head()
 
 
-def test_a_missing_file_and_missing_admission_rules_say_so(tmp_path, monkeypatch):
+def test_a_missing_file_says_so(tmp_path):
     with pytest.raises(InputError, match="can be read"):
         load(tmp_path / "nowhere.toml")
-
-    def gone(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", gone)
-    with pytest.raises(InputError, match="empty where admission rules are not installed; got 'positive'"):
-        build(Config(admission=(Entry.of("positive"),)), Ledger.zeros(8, 3, 0.5))
 
 
 def test_defences_are_saved_and_refused_as_a_whole():

@@ -154,3 +154,14 @@ def test_copy_is_independent():
     twin.apply(Update.adding(Summary.of(np.eye(3), [0, 1, 2], 3)))
     np.testing.assert_allclose(ledger.head(), np.eye(3) / 2)
     np.testing.assert_allclose(twin.head(), np.eye(3) * 2 / 3)
+
+
+def test_residual_and_size_are_those_of_the_ridge_equation():
+    rng = np.random.default_rng(3)
+    total = Summary.of(rng.normal(size=(20, 5)), rng.integers(0, 3, 20), 3)
+    ledger = Ledger(total, 0.7)
+    A = total.gram + 0.7 * np.eye(5)
+    W = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(ledger.residual(W), A @ W - total.moment, rtol=1e-13, atol=1e-13)
+    assert np.abs(ledger.residual(ledger.head())).max() < 1e-12
+    assert ledger.size() == pytest.approx(np.linalg.norm(A), rel=1e-14)

@@ -1,10 +1,11 @@
 """What a server refuses and withholds: admission rules, release rules, accountants, and a default that works."""
 
-from exhume.defence import privacy, release
+from exhume.defence import admission, privacy, release
 from exhume.defence.accountant import Identification, IdentificationAccountant
 from exhume.defence.config import Config, Defences, Entry, build, build_server, dump, load
 from exhume.defence.default import hardened, hardened_config, sigma_for
 from exhume.defence.release import Chain, PosteriorNoise, PrivacyBudget
+from exhume.defence.store import load_server, save_server
 
 __all__ = [
     "Chain",
@@ -15,13 +16,16 @@ __all__ = [
     "IdentificationAccountant",
     "PosteriorNoise",
     "PrivacyBudget",
+    "admission",
     "build",
     "build_server",
     "dump",
     "hardened",
     "hardened_config",
     "load",
+    "load_server",
     "privacy",
     "release",
+    "save_server",
     "sigma_for",
 ]

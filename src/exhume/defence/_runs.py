@@ -8,22 +8,32 @@ stretch that a smaller coalition has too. So there is one run per size to keep, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from exhume.defence._basis import Basis, Plan
 from exhume.defence._matrix import Matrix
+from exhume.protocol.ledger import Ledger
 
 __all__ = ["Run", "Seen", "extend"]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A head that went out: the ridge solution in it, and what rounding and noise added."""
+    """A head that went out: the ridge solution in it, what rounding and noise added, and the state behind it."""
 
     signal: Matrix
     error: Matrix
+    residual: Matrix
+    """``A_j W_j - G_j`` with the head as it went out: by how much it misses the equation of its state."""
+    size: float
+    """Frobenius norm of ``A_j``."""
+
+    @classmethod
+    def of(cls, signal: Matrix, released: Matrix, ledger: Ledger) -> Seen:
+        """Return a head that goes out at the ledger's present state."""
+        return cls(signal, released - signal, ledger.residual(released), ledger.size())
 
 
 @dataclass(frozen=True)
@@ -36,8 +46,10 @@ class Run:
     baseline: Seen | None
     """The first head of the run; None until one goes out."""
     responses: int = 0
-    error: float = field(default=0.0)
+    blur: float = 0.0
     """Squared Frobenius norm of the errors in the stack."""
+    misfit: float = 0.0
+    """Squared Frobenius norm of ``Z - A X`` for the stack as it went out."""
 
     def plan(self, signal: Matrix) -> Plan | None:
         """Return what a head would add to the stack; None if it would be the baseline."""
@@ -48,16 +60,32 @@ class Run:
         if self.baseline is None or plan is None:
             return replace(self, baseline=seen)
         self.basis.add(plan)
-        # The solver's own roundoff bounds what even a float64 release can tell.
-        floor = np.finfo(np.float64).eps * float(np.linalg.norm(seen.signal))
-        error = max(float(np.linalg.norm(seen.error - self.baseline.error)), floor)
-        return replace(self, responses=self.responses + 1, error=self.error + error**2)
+        with np.errstate(invalid="ignore"):
+            blur = float(np.linalg.norm(seen.error - self.baseline.error))
+            misfit = float(np.linalg.norm(seen.residual - self.baseline.residual))
+        # Float64 resolves no residual below this: neither the solve that made the head nor the product that tests it.
+        floor = float(np.finfo(np.float64).eps) * seen.size * float(np.linalg.norm(seen.signal))
+        return replace(
+            self,
+            responses=self.responses + 1,
+            blur=self.blur + blur**2,
+            misfit=self.misfit + max(misfit, floor) ** 2,
+        )
 
     def state_error(self) -> float:
-        """Return Proposition 1's bound on the relative error of the state that the stack identifies."""
-        if self.basis.rank < self.basis.d:
+        """Return a bound on the relative error of the state that the stack identifies; infinite where there is none.
+
+        Heads ``W_j`` of states ``A_j = A + P_j`` with residuals ``D_j = A_j W_j - G_j`` make the equations
+        ``A X - Z = [D_j - D_0]``, so that ``|Z X^+ - A| <= |[D_j - D_0]| / sigma_min(X)``: Proposition 1 where the
+        ``P_j`` are zero, the paper's rounding of genuine additions where they are not. X here is the stack as it went
+        out, whose smallest singular value is at least that of the exact stack less the size of the errors (Weyl).
+        """
+        if self.basis.rank < self.basis.d or self.baseline is None:
             return float("inf")
-        return float(np.sqrt(self.error) / self.basis.singular_values()[-1])
+        least = float(self.basis.singular_values()[-1]) - float(np.sqrt(self.blur))
+        if not (least > 0.0 and self.baseline.size > 0.0 and np.isfinite(self.misfit)):
+            return float("inf")
+        return float(np.sqrt(self.misfit)) / (self.baseline.size * least)
 
     def condition(self) -> float:
         """Return the condition number of the stack within its own span; 1 if it is empty."""

@@ -47,7 +47,10 @@ class Identification(Exposure):
     condition: float
     """Condition number of that stack within its span."""
     state_error: float
-    """Bound on the relative error of the present state, were it identified now; infinite below full rank."""
+    """Bound on the relative error of the present state, were it identified now by solving the stack exactly.
+
+    Infinite below full rank, and where rounding and noise are as large as the weakest direction of the stack.
+    """
 
     def deletion_error(self, share: float) -> float:
         """Return the bound on the relative error of a deleted gram of size ``share`` of the state, by differencing.
@@ -158,7 +161,7 @@ class IdentificationAccountant(Accountant):
         error = run.state_error() if run is not None else float("inf")
         return Identification(
             value=rank / d,
-            meaning=_words(client, coalition, rank, d, error),
+            meaning=_words(client, coalition, rank, d, error if current == d else None),
             rank=rank,
             needed=d,
             current=current,
@@ -213,7 +216,7 @@ class IdentificationAccountant(Accountant):
             lasting = self._plan_lasting(self._runs, signal)
         if lasting is not None:
             self._lasting[self._runs[0].members[0]].add(lasting)
-        seen = Seen(signal, released.weights - signal)
+        seen = Seen.of(signal, released.weights, outlook.occasion.ledger)
         self._runs = tuple(run.heard(seen, plan) for run, plan in zip(self._runs, plans, strict=True))
         self._last = seen
         for size, run in enumerate(self._runs):
@@ -228,17 +231,17 @@ class IdentificationAccountant(Accountant):
         """Write everything that the accountant knows."""
         arrays: dict[str, Matrix] = {}
         if self._last is not None:
-            arrays |= {"last.signal": self._last.signal, "last.error": self._last.error}
+            arrays |= _kept("last", self._last)
         for i, run in enumerate(self._runs):
             arrays |= {f"run{i}.vectors": run.basis.vectors, f"run{i}.coordinates": run.basis.coordinates()}
             if run.baseline is not None:
-                arrays |= {f"run{i}.signal": run.baseline.signal, f"run{i}.error": run.baseline.error}
+                arrays |= _kept(f"run{i}", run.baseline)
         clients = sorted(self._lasting)
         for i, client in enumerate(clients):
             basis = self._lasting[client]
             arrays |= {f"lasting{i}.vectors": basis.vectors, f"lasting{i}.coordinates": basis.coordinates()}
         values = {
-            "runs": [[list(run.members), run.responses, run.error] for run in self._runs],
+            "runs": [[list(run.members), run.responses, run.blur, run.misfit] for run in self._runs],
             "lasting": clients,
             "fresh": self._fresh,
             "hidden": self._hidden,
@@ -254,16 +257,18 @@ class IdentificationAccountant(Accountant):
         values, arrays = saved.values, saved.arrays
 
         def seen(prefix: str) -> Seen | None:
-            named = arrays.get(f"{prefix}.signal"), arrays.get(f"{prefix}.error")
-            return None if named[0] is None or named[1] is None else Seen(named[0], named[1])
+            if f"{prefix}.signal" not in arrays:
+                return None
+            signal, error, residual = (arrays[f"{prefix}.{part}"] for part in ("signal", "error", "residual"))
+            return Seen(signal, error, residual, float(arrays[f"{prefix}.size"][0]))
 
         def basis(prefix: str) -> Basis:
             return Basis.restored(arrays[f"{prefix}.vectors"], arrays[f"{prefix}.coordinates"])
 
         self._last = seen("last")
         self._runs = tuple(
-            Run(tuple(members), basis(f"run{i}"), seen(f"run{i}"), responses, error)
-            for i, (members, responses, error) in enumerate(values["runs"])
+            Run(tuple(members), basis(f"run{i}"), seen(f"run{i}"), responses, blur, misfit)
+            for i, (members, responses, blur, misfit) in enumerate(values["runs"])
         )
         self._lasting = {client: basis(f"lasting{i}") for i, client in enumerate(values["lasting"])}
         self._fresh, self._hidden = bool(values["fresh"]), values["hidden"]
@@ -274,6 +279,11 @@ class IdentificationAccountant(Accountant):
 
     def __repr__(self) -> str:
         return f"IdentificationAccountant({', '.join(f'{k}={v!r}' for k, v in self.configuration().items())})"
+
+
+def _kept(prefix: str, seen: Seen) -> dict[str, Matrix]:
+    found = {"signal": seen.signal, "error": seen.error, "residual": seen.residual, "size": np.array([seen.size])}
+    return {f"{prefix}.{name}": array for name, array in found.items()}
 
 
 def _authors(occasion: Occasion) -> tuple[str, ...]:
@@ -290,14 +300,15 @@ def _made_by(ledger: Ledger, occasion: Occasion) -> bool:
     return np.allclose(total.gram, made_gram) and np.allclose(total.moment, made_moment)
 
 
-def _words(client: str, coalition: int, rank: int, d: int, error: float) -> str:
+def _words(client: str, coalition: int, rank: int, d: int, error: float | None) -> str:
+    """Say it in words; the error is None where the present stack is not complete."""
     who = f"'{client}'" if coalition == 1 else f"'{client}' with up to {coalition - 1} more"
     if rank == 0:
         return f"{who} has seen no response to changes that it knows in full"
     if rank < d:
         return f"{who} has seen {rank} of {d} dimensions of one state; {d - rank} are missing, so it is not identified"
     known = f"{who} has seen all {d} dimensions of one state"
-    if not np.isfinite(error):
+    if error is None:
         return f"{known}, which is therefore identifiable; it has not for the present one"
     if error < 1.0:
         return f"{known} and can identify the present one to a relative error of at most {error:.2g}"

@@ -19,19 +19,17 @@ noise is made when the server is built unless the file gives one: a file without
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from exhume.defence import admission
 from exhume.defence._options import checked, first_error, to_toml
-from exhume.defence._state import pack, unpack
 from exhume.defence.accountant import IdentificationAccountant
+from exhume.defence.defences import Defences
 from exhume.defence.release import Chain, find
 from exhume.errors import InputError, unknown_name
 from exhume.protocol.ledger import Ledger
@@ -70,39 +68,6 @@ class Config(BaseModel):
     admission: tuple[Entry, ...] = Field(default=())
     release: tuple[Entry, ...] = Field(default=())
     accountant: Entry | None = None
-
-
-@dataclass(frozen=True)
-class Defences:
-    """The rules that a configuration stands for, made for one ledger."""
-
-    admission: tuple[AdmissionRule, ...]
-    release: Chain | None
-    accountant: Accountant | None
-
-    def server(self, ledger: Ledger) -> Server:
-        """Return a server behind them."""
-        return Server(ledger, admission=self.admission, release=self.release, accountant=self.accountant)
-
-    def save(self) -> bytes:
-        """Write what release rules and accountant remember; it holds the key of the noise."""
-        states = {"release": self.release, "accountant": self.accountant}
-        arrays: dict[str, Any] = {
-            name: np.frombuffer(part.save(), dtype=np.uint8)
-            for name, part in states.items()
-            if isinstance(part, (Chain, IdentificationAccountant))
-        }
-        return pack("defences", self._shape(), {}, arrays)
-
-    def load(self, data: bytes) -> None:
-        """Take over what was saved; a state of other defences is refused by name."""
-        saved = unpack(data, "defences", self._shape())
-        for name, part in (("release", self.release), ("accountant", self.accountant)):
-            if isinstance(part, (Chain, IdentificationAccountant)):
-                part.load(saved.arrays[name].tobytes())
-
-    def _shape(self) -> dict[str, Any]:
-        return {"release": repr(self.release), "accountant": repr(self.accountant)}
 
 
 def load(path: str | Path) -> Config:
@@ -151,7 +116,7 @@ def dump(config: Config, path: str | Path | None = None) -> str:
 def build(config: Config, ledger: Ledger) -> Defences:
     """Make the rules of a configuration for one ledger."""
     sizes = {"d": ledger.d, "c": ledger.c}
-    admission = tuple(_admission(i, entry, sizes) for i, entry in enumerate(config.admission))
+    rules = tuple(_admission(i, entry, sizes) for i, entry in enumerate(config.admission))
     release: list[ReleaseRule] = []
     for i, entry in enumerate(config.release):
         make = find(entry.rule)
@@ -160,7 +125,7 @@ def build(config: Config, ledger: Ledger) -> Defences:
     if config.accountant is not None:
         chosen = _accountant(config.accountant.rule)
         accountant = chosen(**checked("accountant", chosen, config.accountant.options, sizes))
-    return Defences(admission, Chain(release) if release else None, accountant)
+    return Defences(rules, Chain(release) if release else None, accountant)
 
 
 def build_server(ledger: Ledger, config: Config | str | Path) -> Server:
@@ -175,12 +140,7 @@ def _accountant(name: str) -> type[Accountant]:
 
 
 def _admission(number: int, entry: Entry, sizes: Mapping[str, Any]) -> AdmissionRule:
-    try:
-        room = importlib.import_module("exhume.defence.admission")
-    except ImportError as error:
-        raise InputError("admission", "empty where admission rules are not installed", f"'{entry.rule}'") from error
-    if entry.rule not in room.REGISTRY:
-        made: AdmissionRule = room.build(entry.rule, **entry.options)  # another package's, or the error that says so
-        return made
-    rule: type[AdmissionRule] = room.REGISTRY[entry.rule]
+    if entry.rule not in admission.REGISTRY:
+        return admission.build(entry.rule, **entry.options)  # another package's, or the error that says so
+    rule = admission.REGISTRY[entry.rule]
     return rule(**checked(f"admission[{number}] ({entry.rule})", rule, entry.options, sizes))

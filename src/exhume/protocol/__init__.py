@@ -4,6 +4,7 @@ from exhume.protocol.client import Client
 from exhume.protocol.grid import snap
 from exhume.protocol.head import Head, round_to, unit_roundoff
 from exhume.protocol.ledger import Ledger
+from exhume.protocol.message import Batch, Message, count, itemise
 from exhume.protocol.rules import Accountant, AdmissionRule, Counts, Exposure, Heads, Occasion, ReleaseRule
 from exhume.protocol.server import Receipt, Server
 from exhume.protocol.summary import Summary, Update
@@ -12,12 +13,14 @@ from exhume.protocol.target import Target
 __all__ = [
     "Accountant",
     "AdmissionRule",
+    "Batch",
     "Client",
     "Counts",
     "Exposure",
     "Head",
     "Heads",
     "Ledger",
+    "Message",
     "Occasion",
     "Receipt",
     "ReleaseRule",
@@ -25,6 +28,8 @@ __all__ = [
     "Summary",
     "Target",
     "Update",
+    "count",
+    "itemise",
     "round_to",
     "snap",
     "unit_roundoff",

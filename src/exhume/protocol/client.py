@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,32 @@ from numpy.typing import NDArray
 from exhume.errors import InputError, NotHeldError
 from exhume.protocol._checks import Matrix, as_features, as_labels
 from exhume.protocol.grid import snap
-from exhume.protocol.server import Receipt, Server
+from exhume.protocol.message import Batch, Message, count
+from exhume.protocol.server import Receipt
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["Client"]
+__all__ = ["Client", "Host"]
 
-Batch = tuple[Any, Any]
+Given = tuple[Any, Any]
+Held = tuple[Matrix, int]
+
+
+class Host(Protocol):
+    """Where a client's updates go: a `Server`, or something that carries them to one."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Feature dimensions and classes (d, c)."""
+        ...
+
+    @property
+    def grid(self) -> float | None:
+        """The grid step that clients snap their features to, or None."""
+        ...
+
+    def submit(self, update: Update, client: str) -> Receipt:
+        """Take one client's update."""
+        ...
 
 
 class Client:
@@ -28,12 +49,28 @@ class Client:
         Where updates go.
     name
         Who this client is.
+    show_rows
+        Whether to attach the rows to every message, for a server that asks for them. It sees them then.
+    declare_counts
+        Whether to declare how many rows of each class every message holds.
+    sign
+        What makes the tag of every message, such as `exhume.defence.admission.Signer`; asked last.
     """
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(
+        self,
+        server: Host,
+        name: str,
+        *,
+        show_rows: bool = False,
+        declare_counts: bool = False,
+        sign: Callable[[Update], Update] | None = None,
+    ) -> None:
         self._server = server
         self.name = name
-        self._rows: dict[int, tuple[Matrix, int]] = {}
+        self._show_rows, self._declare_counts = show_rows, declare_counts
+        self._sign = sign
+        self._rows: dict[int, Held] = {}
         self._where: defaultdict[bytes, list[int]] = defaultdict(list)
         self._next = 0
 
@@ -57,7 +94,7 @@ class Client:
         """Send rows to be deleted; each must be one that this client holds."""
         return self.exchange(delete=(features, labels))
 
-    def exchange(self, *, add: Batch | None = None, delete: Batch | None = None) -> Receipt:
+    def exchange(self, *, add: Given | None = None, delete: Given | None = None) -> Receipt:
         """Send one message with a batch to add, a batch to delete, or both.
 
         The deleted rows must have been held before this message. Nothing is remembered of a refused message.
@@ -66,7 +103,7 @@ class Client:
             raise InputError("add, delete", "a batch for at least one of the two", "neither")
         incoming = self._checked(add)
         leaving = self._find(self._checked(delete))
-        update = Update(self._summary(incoming), self._summary(self._rows[i] for i in leaving))
+        update = self._dressed(incoming, [self._rows[i] for i in leaving])
         receipt = self._server.submit(update, self.name)
         if receipt.accepted:
             for i in leaving:
@@ -75,7 +112,20 @@ class Client:
                 self._keep(row, label)
         return receipt
 
-    def _checked(self, batch: Batch | None) -> list[tuple[Matrix, int]]:
+    def _dressed(self, incoming: Sequence[Held], leaving: Sequence[Held]) -> Update:
+        """Return the update of rows that come and go, with what this client attaches."""
+        update = Update(self._summary(incoming), self._summary(leaving))
+        if self._show_rows:
+            update = Message(update.add, update.delete, added=_batch(incoming), deleted=_batch(leaving))
+        if self._declare_counts:
+            update = count(update, self._counts(incoming), self._counts(leaving))
+        return update if self._sign is None else self._sign(update)
+
+    def _counts(self, side: Sequence[Held]) -> list[int]:
+        labels = np.array([label for _, label in side], dtype=np.intp)
+        return [int(n) for n in np.bincount(labels, minlength=self._server.shape[1])]
+
+    def _checked(self, batch: Given | None) -> list[Held]:
         if batch is None:
             return []
         d, c = self._server.shape
@@ -83,14 +133,12 @@ class Client:
         labels = as_labels(batch[1], rows.shape[0], c)
         return [(row.copy(), int(label)) for row, label in zip(rows, labels, strict=True)]
 
-    def _summary(self, batch: Any) -> Summary:
-        pairs = list(batch)
+    def _summary(self, side: Sequence[Held]) -> Summary:
         d, c = self._server.shape
-        if not pairs:
-            return Summary.zeros(d, c)
-        return Summary.of(np.array([row for row, _ in pairs]), np.array([label for _, label in pairs]), c)
+        rows = _batch(side)
+        return Summary.zeros(d, c) if rows is None else Summary.of(rows.features, rows.labels, c)
 
-    def _find(self, batch: list[tuple[Matrix, int]]) -> list[int]:
+    def _find(self, batch: list[Held]) -> list[int]:
         """Return the row numbers held for these rows, each used at most once."""
         used: defaultdict[bytes, int] = defaultdict(int)
         found = []
@@ -116,6 +164,13 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client('{self.name}', rows={len(self)})"
+
+
+def _batch(side: Sequence[Held]) -> Batch | None:
+    """Return rows as one batch, or None where there are none."""
+    if not side:
+        return None
+    return Batch(np.array([row for row, _ in side]), np.array([label for _, label in side], dtype=np.intp))
 
 
 def _key(row: Matrix, label: int) -> bytes:

@@ -114,6 +114,16 @@ class Ledger:
         solution, _ = dtrtrs(self._lower(), white, lower=1, trans=1)
         return np.ascontiguousarray(solution)
 
+    def residual(self, weights: Matrix) -> Matrix:
+        """Return ``A weights - G``: by how much a head misses the ridge equation of the present state."""
+        with np.errstate(invalid="ignore", over="ignore"):  # a head may have overflowed in a narrow format
+            return np.asarray(self._gram @ weights + self._gamma * weights - self._moment)
+
+    def size(self) -> float:
+        """Return the Frobenius norm of ``A``."""
+        ridge = self._gamma * (2.0 * float(np.trace(self._gram)) + self.d * self._gamma)
+        return float(np.sqrt(max(float(np.vdot(self._gram, self._gram)) + ridge, 0.0)))
+
     def headroom(self, largest: float = 1.0) -> int | None:
         """Return how many more rows with entries up to ``largest`` surely fit in bit-exact mode (else None)."""
         if not (np.isfinite(largest) and largest > 0):

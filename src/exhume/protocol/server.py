@@ -70,6 +70,32 @@ class Server:
         made: Server = importlib.import_module("exhume.defence").hardened(ledger, **options)
         return made
 
+    def resume(self, counts: Counts, head: Head | None) -> None:
+        """Go on where a server that stopped was: its counts, and the head that it last released."""
+        if head is not None and (head.d, head.c) != self.shape:
+            raise InputError("head", f"of d, c = {self.shape}, as the ledger", f"{head.d}, {head.c}")
+        self._counts, self._head = counts, head
+
+    @property
+    def admission(self) -> tuple[AdmissionRule, ...]:
+        """What the server refuses by."""
+        return self._admission
+
+    @property
+    def release(self) -> ReleaseRule:
+        """What goes out after an accepted change."""
+        return self._release
+
+    @property
+    def accountant(self) -> Accountant | None:
+        """Who keeps what clients could know, if anybody does."""
+        return self._accountant
+
+    @property
+    def released(self) -> Head | None:
+        """The head last broadcast; None where there is none yet. Unlike `head`, asking releases nothing."""
+        return self._head
+
     @property
     def ledger(self) -> Ledger:
         """The hidden totals: for the operator and the evaluator, never for a client."""

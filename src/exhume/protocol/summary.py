@@ -103,6 +103,16 @@ class Summary:
         object.__setattr__(made, "moment", _seal(moment))
         return made
 
+    @classmethod
+    def kept(cls, gram: Matrix, moment: Matrix) -> Summary:
+        """Wrap totals that an honest party computed and saved. They are as symmetric as they were.
+
+        Each message is symmetric up to its own roundoff; after a large addition and its deletion what is left of that
+        can be large beside the rest, and a party must still be able to read its own totals.
+        """
+        square = as_matrix(gram, "gram", (moment.shape[0], moment.shape[0]))
+        return cls._trusted(square.copy(), as_matrix(moment, "moment").copy())
+
     @property
     def d(self) -> int:
         """Number of feature dimensions."""

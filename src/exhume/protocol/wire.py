@@ -2,12 +2,17 @@
 
 The safetensors header binds what the matrices mean: format version, kind, d, c, gamma where the sender states it, and
 the number format. A receiver passes what it expects; anything else is a `WireError` before a matrix is looked at.
+
+An update with attachments (`Message`) is version 2; a plain one is version 1, as it always was. A reader that knows no
+attachments refuses version 2 instead of reading an update without its tag.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -15,41 +20,96 @@ from safetensors.numpy import load, save
 
 from exhume.errors import WireError
 from exhume.protocol.head import Head
+from exhume.protocol.message import MOST, MOST_TAG, Batch, Message
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["VERSION", "decode_head", "decode_update", "encode_head", "encode_update"]
+__all__ = ["ATTACHED", "VERSION", "decode_head", "decode_update", "encode_head", "encode_update"]
 
 VERSION = "1"
+ATTACHED = "2"
+"""The version of an update with attachments."""
+
+_SIDES = ("added", "deleted")
+_ATTACHMENTS = tuple(f"{side}.{part}" for side in _SIDES for part in ("features", "labels", "counts"))
+_FIELDS = {"format", "version", "kind", "d", "c", "dtype", "gamma", "pairs"}
 _STORED = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": np.float32}
 _MOST_HEADER = 1 << 20
 
 
 def encode_update(update: Update, *, gamma: float | None = None) -> bytes:
     """Write an update; ``gamma`` is the coefficient the client believes in, if it knows one."""
-    tensors = {
+    tensors: dict[str, np.ndarray] = {
         "add.gram": update.add.gram,
         "add.moment": update.add.moment,
         "delete.gram": update.delete.gram,
         "delete.moment": update.delete.moment,
     }
     header = _header("update", update.d, update.c, gamma, "float64") | {"pairs": str(update.pairs)}
+    if isinstance(update, Message) and not update.bare:
+        header["version"] = ATTACHED
+        if update.counter:
+            header["counter"] = str(update.counter)
+        if update.tag:
+            header["tag"] = update.tag.hex()
+        for side in _SIDES:
+            batch, counts = getattr(update, side), getattr(update, f"{side}_counts")
+            if batch is not None:
+                tensors |= {f"{side}.features": batch.features, f"{side}.labels": batch.labels.astype(np.int64)}
+            if counts is not None:
+                tensors[f"{side}.counts"] = np.array(counts, dtype=np.int64)
     return bytes(save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, metadata=header))
 
 
 def decode_update(data: bytes, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Update:
-    """Read an update; d, c and gamma, where given, must be the sender's."""
-    header, tensors = _open(data, "update", d, c, gamma)
+    """Read an update, a `Message` where something is attached; d, c and gamma, where given, must be the sender's."""
+    header, tensors = _open(data, "update", d, c, gamma, (VERSION, ATTACHED))
+    attached = {name: tensors.pop(name) for name in _ATTACHMENTS if name in tensors}
     _expect("update", tensors, ("add.gram", "add.moment", "delete.gram", "delete.moment"))
+    told = {*header} - _FIELDS
+    if told - {"counter", "tag"}:
+        raise WireError("header", f"of {', '.join(sorted(_FIELDS | {'counter', 'tag'}))}", ", ".join(sorted(told)))
+    if bool(told or attached) != (header["version"] == ATTACHED):
+        raise WireError("version", f"'{ATTACHED}' with attachments, else '{VERSION}'", f"'{header['version']}'")
     try:
-        update = Update(
-            Summary(tensors["add.gram"], tensors["add.moment"]),
-            Summary(tensors["delete.gram"], tensors["delete.moment"]),
-            int(header.get("pairs", "1")),
-        )
+        add = Summary(tensors["add.gram"], tensors["add.moment"])
+        delete = Summary(tensors["delete.gram"], tensors["delete.moment"])
+        pairs = _whole(header, "pairs", 1)
+        if header["version"] == VERSION:
+            update = Update(add, delete, pairs)
+        else:
+            update = Message(add, delete, pairs, **_attachments(header, attached))
+    except WireError:
+        raise
     except ValueError as error:
         raise WireError("update", "a valid update", str(error)) from error
     _same_size(header, update.d, update.c)
     return update
+
+
+def _attachments(header: dict[str, str], tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return what is attached, by the names that a `Message` has for it."""
+    tag = header.get("tag", "")
+    if "tag" in header and not re.fullmatch(f"([0-9a-f]{{2}}){{1,{MOST_TAG}}}", tag):
+        raise WireError("tag", f"1 to {MOST_TAG} bytes in lower-case hexadecimal digits", f"{len(tag)} characters")
+    found: dict[str, Any] = {"counter": _whole(header, "counter", 0), "tag": bytes.fromhex(tag)}
+    for side in _SIDES:
+        rows, labels, counts = (tensors.get(f"{side}.{part}") for part in ("features", "labels", "counts"))
+        for name, array, kind in (
+            ("features", rows, np.float64),
+            ("labels", labels, np.int64),
+            ("counts", counts, np.int64),
+        ):
+            if array is not None and array.dtype != kind:
+                raise WireError(f"{side}.{name}", f"of {np.dtype(kind).name}", str(array.dtype))
+        if (rows is None) != (labels is None):
+            raise WireError(side, "features with their labels", "one of the two")
+        if rows is not None and labels is not None:
+            found[side] = Batch(rows, labels.astype(np.intp))
+        if counts is not None:
+            if counts.ndim != 1:
+                raise WireError(f"{side}.counts", "one number per class", f"shape {counts.shape}")
+            found[f"{side}_counts"] = tuple(int(n) for n in counts)
+    return found
 
 
 def encode_head(head: Head, *, gamma: float | None = None) -> bytes:
@@ -84,12 +144,12 @@ def _header(kind: str, d: int, c: int, gamma: float | None, dtype: str) -> dict[
 
 
 def _open(
-    data: bytes, kind: str, d: int | None, c: int | None, gamma: float | None
+    data: bytes, kind: str, d: int | None, c: int | None, gamma: float | None, versions: tuple[str, ...] = (VERSION,)
 ) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     header = _metadata(data)
-    for name, want in (("format", "exhume"), ("version", VERSION), ("kind", kind)):
-        if header.get(name) != want:
-            raise WireError(name, f"'{want}'", f"'{header.get(name)}'")
+    for name, known in (("format", ("exhume",)), ("version", versions), ("kind", (kind,))):
+        if header.get(name) not in known:
+            raise WireError(name, " or ".join(f"'{want}'" for want in known), f"'{header.get(name)}'")
     wanted = {"d": d, "c": c, "gamma": None if gamma is None else repr(float(gamma))}
     for name, value in wanted.items():
         # A client that does not know gamma leaves it out; one that states another is refused.
@@ -115,6 +175,16 @@ def _metadata(data: bytes) -> dict[str, str]:
 def _expect(kind: str, tensors: dict[str, np.ndarray], names: tuple[str, ...]) -> None:
     if set(tensors) != set(names):
         raise WireError(kind, f"the tensors {', '.join(names)}", ", ".join(sorted(tensors)) or "none")
+
+
+def _whole(header: dict[str, str], name: str, default: int) -> int:
+    """Return a whole number from 1 to `MOST`, or the default where there is none."""
+    text = header.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch("[0-9]{1,19}", text) or not 1 <= int(text) <= MOST:
+        raise WireError(name, f"a whole number from 1 to {MOST}", f"'{text[:32]}'")
+    return int(text)
 
 
 def _same_size(header: dict[str, str], d: int, c: int) -> None:

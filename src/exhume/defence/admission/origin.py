@@ -23,13 +23,14 @@ def _tag(update: Message, client: str, counter: int, key: bytes) -> bytes:
     name = client.encode()
     body = b"".join(
         (
-            b"exhume origin 1",
+            b"exhume origin 2",
             len(name).to_bytes(8, "little"),
             name,
             counter.to_bytes(8, "little"),
             update.pairs.to_bytes(8, "little"),
             content(update.add),
             content(update.delete),
+            *(bytes(32) if batch is None else batch.digest() for batch in (update.added, update.deleted)),
             repr((update.added_counts, update.deleted_counts)).encode(),
         )
     )
@@ -37,9 +38,9 @@ def _tag(update: Message, client: str, counter: int, key: bytes) -> bytes:
 
 
 def sign(update: Update, client: str, counter: int, key: bytes) -> Message:
-    """Tag an update: HMAC-SHA256 over client, counter, the digests of both summaries and the declared counts.
+    """Tag an update: HMAC-SHA256 over client, counter, the digests of both summaries and everything attached.
 
-    Attached rows need no tag: they count only where they make the summaries.
+    The tag comes last: whatever is attached, changed or taken off afterwards makes another message of it.
     """
     numbered = replace(message(update), counter=counter)
     return replace(numbered, tag=_tag(numbered, client, counter, key))

@@ -110,8 +110,6 @@ class Slack(Remembering):
 
     def _declared(self, summary: Summary, counts: tuple[int, ...]) -> str | None:
         declared = np.array(counts, dtype=float)
-        if len(declared) != summary.c or (declared < 0).any():
-            return f"declares {counts}, not one count of at least 0 for each of {summary.c} classes"
         if declared.sum() > self._rows(summary) * (1 + 1e-9):
             return f"declares {declared.sum():.0f} rows; its trace allows {self._rows(summary):.1f}"
         return self._feasible(Standing(summary, declared, self._roundoff(summary)))
@@ -157,7 +155,7 @@ class Slack(Remembering):
         for i, client in enumerate(values["order"]):
             kept = values["clients"][client]
             counts = None if kept["counts"] is None else np.array(kept["counts"], dtype=np.float64)
-            total = Summary(arrays[f"gram {i}"], arrays[f"moment {i}"])
+            total = Summary.kept(arrays[f"gram {i}"], arrays[f"moment {i}"])
             self._standing[str(client)] = Standing(total, counts, float(kept["roundoff"]))
 
     def __repr__(self) -> str:
