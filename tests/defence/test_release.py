@@ -8,6 +8,7 @@ from exhume.defence import release
 from exhume.defence.release import (
     Chain,
     Columns,
+    DeletionMask,
     Every,
     IsotropicNoise,
     LowRank,
@@ -25,6 +26,7 @@ D, C = 8, 3
 KEY = "5a" * 16
 RULES = {
     "columns": Columns([0, 2]),
+    "deletion_mask": DeletionMask(0.1, key=KEY),
     "every": Every(3),
     "heads": Heads("float32"),
     "isotropic_noise": IsotropicNoise(0.1, KEY),
@@ -131,7 +133,7 @@ def test_no_moment_probe_leaves_the_top_eigenspace():
     ("rules", "match"),
     [
         ([], "at least one"),
-        ([Heads(), Every(2)], "in the order gate, shape, noise, budget, precision"),
+        ([Heads(), Every(2)], "in the order gate, mask, shape, noise, budget, precision"),
         ([PosteriorNoise(0.1), LowRank(1)], "in the order"),
         ([PosteriorNoise(0.1), IsotropicNoise(0.1)], "at most one noise"),
         ([PosteriorNoise(0.1), PrivacyBudget(0.2, 1.0)], "the same in the noise and in its budget"),

@@ -60,7 +60,7 @@ def advise(
     request = Request(
         data=data,
         encoder=encoder,
-        dim=dim if dim is not None or encoder != "random-relu" else 256,
+        dim=dim if dim is not None or encoder != "random-relu" else base.dim,
         trials=trials or (10 if quick else base.trials),
         seed=seed,
         collusion=collusion,

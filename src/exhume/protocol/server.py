@@ -102,11 +102,6 @@ class Server:
         return self._ledger
 
     @property
-    def release(self) -> ReleaseRule:
-        """What goes out after each accepted logical submission: for the operator, never for a client."""
-        return self._release
-
-    @property
     def counts(self) -> Counts:
         """Submissions, messages, pairs, broadcasts and refusals so far."""
         return self._counts

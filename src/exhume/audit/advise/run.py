@@ -40,7 +40,7 @@ class Request:
 
     data: str = "digits"
     encoder: str = "random-relu"
-    dim: int | None = 256
+    dim: int | None = 128
     trials: int = 20
     seed: int = 0
     collusion: int = 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -93,9 +95,9 @@ def honest_cell(setting: Setting, name: str) -> Honest:
     fed = _federation(setting, name, 1).fork()
     rng = np.random.default_rng([setting.seed, 5])
     lost, exact_accuracy = [], []
-    for row in setting.targets:
-        fed.background(rng)
-        fed.delete(int(row))
+    steps: list[Callable[[int], object]] = [lambda _: fed.background(rng), fed.delete]
+    for row, step in itertools.product(setting.targets, steps):
+        step(int(row))
         head = fed.head()
         exact = fed.accuracy(fed.server.ledger.head())
         exact_accuracy.append(exact)
