@@ -116,6 +116,7 @@ def _service(plan: Plan, trial: DefendedTrial) -> TrialService:
         deletion_refused=trial.asked.refused,
         head_withheld=trial.asked.refused is None and not trial.asked.released,
         accuracy_public=None if trial.public is None else accuracy(plan, trial.public),
+        messages=0 if heard is None else heard.sent,
         refused={} if heard is None else dict(heard.refused),
         withheld=0 if heard is None else heard.withheld,
         replays_refused={f.scored.method: 1 for f in trial.found if f.refused is not None},

@@ -14,6 +14,7 @@ from exhume.audit.levels import worst
 from exhume.audit.plan import Plan
 from exhume.audit.records import (
     CellRecord,
+    CellService,
     DefenceRecord,
     Effect,
     Finding,
@@ -42,7 +43,7 @@ def effect_of(plan: Plan, outcome: Outcome, findings: Sequence[Finding]) -> Defe
     cells = [cell for cell in outcome.cells if cell.heads == CONFIGURED]
     trials = [trial for trial in outcome.trials if trial.heads == CONFIGURED]
     served = [trial.service for trial in trials if trial.service is not None]
-    before = [cell.service for cell in cells if cell.service is not None]
+    probed: list[CellService | TrialService] = [*(cell.service for cell in cells if cell.service is not None), *served]
     return DefenceRecord(
         name=name_of(plan.settings.defence),
         rules=tuple(RuleRecord(stage=stage, rule=rule, options=how) for stage, rule, how in in_words(plan.defence)),
@@ -50,9 +51,9 @@ def effect_of(plan: Plan, outcome: Outcome, findings: Sequence[Finding]) -> Defe
         severity_with=worst(f.severity for f in ours),
         effects=tuple(_effect(one, _other(one, findings), trials) for one in ours),
         price=_price(cells, trials),
-        attack_messages=sum(s.messages for s in before),
-        attack_refused=_summed(s.refused for s in before),
-        attack_withheld=sum(s.withheld for s in before),
+        attack_messages=sum(s.messages for s in probed),
+        attack_refused=_summed(s.refused for s in probed),
+        attack_withheld=sum(s.withheld for s in probed),
         exposure_without=_exposed(c for c in outcome.cells if c.heads != CONFIGURED),
         exposure_with=_highest([_exposed(cells), *(s.exposure for s in served)]),
         exposure_honest=_exposed(cells, attacker=False),

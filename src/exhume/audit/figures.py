@@ -100,7 +100,9 @@ def rank_figure(curves: Sequence[CellRecord], dim: int, classes: int) -> Illustr
         left.set(title=f"rank (needed: {dim})", ylim=(0, dim * 1.12))
         _note(left, least, dim * 1.06, f"ceil({dim}/{classes}) = {least}", least > 0.6 * last)
         right.set_title("smallest singular value / largest")
-        left.legend(loc="upper left", bbox_to_anchor=(0, 0.9))
+        # Two servers side by side have longer names, which would cover the curves.
+        beside = any(cell.heads == CONFIGURED for cell in shown.values())
+        left.legend(**{"loc": "lower right"} if beside else {"loc": "upper left", "bbox_to_anchor": (0, 0.9)})
     reach = [
         f"{name} has it after {m} responses" if (m := _full_at(cell, dim)) else f"{name} never gets it"
         for name, cell in shown.items()
@@ -176,7 +178,7 @@ def label_figure(findings: Sequence[Finding]) -> Illustration | None:
         axis.axvline(chance, color=INK, lw=1, ls=(0, (4, 3)))
         _note(axis, chance, 0.75, f"guessing {chance:.0%}")
         axis.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
-        axis.set(xlim=(0, 1.03), xlabel="share of deleted records whose label was recovered (95% interval)")
+        axis.set(xlim=(0, 1.03), xlabel="share of deleted records, label recovered (95% interval)")
         axis.set_ylim(min(y for y, _ in ticks) - 0.7, 1.1)
         axis.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0))
     beat = sum("label" in f.reached for f in shown)
@@ -255,6 +257,8 @@ def digits_figure(found: Gallery | None) -> Illustration | None:
             name = "deleted" if i == 0 else f"recovered\n{heads[i - 1]}"
             axes[i][0].set_ylabel(name, rotation=0, ha="right", va="center")
     errors = [f"{quantity(error)} with {_as_heads(h)}" for h in heads if math.isfinite(error := found.error(h))]
+    if CONFIGURED in heads and errors and not math.isfinite(found.error(CONFIGURED)):
+        errors.append("nothing came back with the settings")
     off = f"median pixel error {', '.join(errors)}" if errors else "nothing was recovered"
     see = f"Top: {count} deleted images; below: what the attacker made of the heads ({off})."
     how = f" Probe {found.probe}, recovery {found.recovery}; pixels: {found.how}."

@@ -61,7 +61,8 @@ class RecoveryRecord(Record):
     """Whether the attacker's own check stands by it; null for estimators without one."""
     min_eigenvalue: Number = None
     replay_head_error: Number = None
-    """Null also where the server refused the raw block."""
+    """Null also where the server refused the raw block; a server with settings of its own is offered the projected one
+    then, and this is of the one that it took."""
     replay_head_error_psd: Number = None
     accuracy_replay: Number = None
     responses_first: int
@@ -90,8 +91,10 @@ class TrialService(Record):
     """Whether no head went out after the deletion, so that the public one still has the deleted rows in it."""
     accuracy_public: Number = None
     """Test accuracy of the head that went out after the deletion."""
+    messages: int = 0
+    """Messages of the attacker's probe after the deletion, its cancellation included."""
     refused: dict[str, int] = {}
-    """The attacker's messages that were refused after the deletion, by rule."""
+    """Those that were refused, by rule."""
     withheld: int = 0
     """Heads withheld from the attacker's probes after the deletion."""
     replays_refused: dict[str, int] = {}
@@ -358,9 +361,11 @@ class DefenceRecord(Record):
     effects: tuple[Effect, ...]
     price: Price
     attack_messages: int
+    """Messages of all probe sequences, before and after the deletions; replays apart."""
     attack_refused: dict[str, int]
-    """The attacker's messages that were refused, by rule."""
+    """Those that were refused, by rule."""
     attack_withheld: int
+    """Those that were accepted but not answered by a new head."""
     exposure_without: Number
     """The attacker's highest exposure on the bare server; null where it was not measured."""
     exposure_with: Number
