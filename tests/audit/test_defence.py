@@ -150,6 +150,13 @@ def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
     assert next(f for f in report.findings if f.heads == CONFIGURED).reason.startswith("deletion refused")
 
 
+def test_settings_that_refuse_every_deletion_are_no_clean_bill(tmp_path):
+    dump(config(Entry.of("minimum_rows", rows=8)), tmp_path / "server.toml")
+    values = {**TINY, "delete": "sample", "probe": "designed", "trials": 2, "out": tmp_path / "out"}
+    done = audit(make_settings({**values, "defence": str(tmp_path / "server.toml")}))
+    assert done.carried_out == 0
+
+
 def test_a_refused_replay_is_no_replay(assessed):
     outcome, report = assessed(config(Entry.of("replay")), delete="sample", probe="designed")
     for effect in report.defence.effects:

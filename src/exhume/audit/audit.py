@@ -25,7 +25,7 @@ from exhume.audit.figures import (
 from exhume.audit.findings import judge
 from exhume.audit.pictures import gallery
 from exhume.audit.plan import Plan, prepare
-from exhume.audit.records import Report
+from exhume.audit.records import Report, TrialRecord
 from exhume.audit.report import write_json, write_report
 from exhume.audit.runner import Outcome, Progress, run
 from exhume.audit.verdict import conclude
@@ -45,7 +45,7 @@ class Audit:
     """Trials that an earlier run had finished."""
     total: int
     carried_out: int
-    """Trials that ran to their end, whatever they found."""
+    """Trials that ran to their end, whatever they found: a deletion that own settings refused did not."""
 
 
 def audit(
@@ -76,7 +76,7 @@ def audit(
     page = write_report(settings.out, report, outcome.trials, _pictures(plan, outcome, report), threat)
     if settings.json_file is not None:
         write_json(settings.json_file, report)
-    carried_out = sum(trial.error is None for trial in outcome.trials)
+    carried_out = sum(_carried_out(trial, plan) for trial in outcome.trials)
     return Audit(report, page, outcome.reused, len(outcome.cells) + len(outcome.trials), carried_out)
 
 
@@ -94,6 +94,12 @@ def assess(
         federation_of(plan)  # settings that cannot be played are refused before any trial
     outcome = run(plan, settings.out / ".trials", fresh=fresh, progress=progress)
     return plan, outcome, _report(plan, outcome, command)
+
+
+def _carried_out(trial: TrialRecord, plan: Plan) -> bool:
+    if plan.defence is None:
+        return trial.error is None
+    return trial.error is None and trial.service is not None and trial.service.deletion_refused is None
 
 
 def _pictures(plan: Plan, outcome: Outcome, report: Report) -> list[Illustration]:

@@ -122,7 +122,9 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
             f"{done.reused} of {done.total} tasks were done by an earlier run (--fresh does them anew).", err=True
         )
     if not done.carried_out:  # a guard must not take this for a clean bill
-        first = done.report.failures[0]["reason"] if done.report.failures else "no deletion to attack"
+        reasons = [failure["reason"] for failure in done.report.failures]
+        refused = [reason for reason in reasons if reason.startswith("deletion refused")]
+        first = next(iter(refused or reasons), "no deletion to attack")
         raise ExhumeError(f"no trial could be carried out, so there is no verdict: {first}")
     return done.report
 
