@@ -12,7 +12,8 @@ from exhume.audit.exposure import exposures
 from exhume.audit.federation import Federation
 from exhume.audit.measures import accuracy, guess_error, rank_curve
 from exhume.audit.plan import Plan, Task
-from exhume.audit.records import CellRecord, CellService, PrivacyFigures, RecoveryRecord, TrialRecord, TrialService
+from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
+from exhume.audit.records_defence import CellService, PrivacyFigures, TrialService
 
 __all__ = ["attack_defended", "defended_cell", "diagnose_defended", "federation_of"]
 

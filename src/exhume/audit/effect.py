@@ -12,17 +12,15 @@ from exhume.audit.configured import CONFIGURED, in_words, name_of
 from exhume.audit.federation import rule_of
 from exhume.audit.levels import worst
 from exhume.audit.plan import Plan
-from exhume.audit.records import (
-    CellRecord,
+from exhume.audit.records import CellRecord, Finding, TrialRecord
+from exhume.audit.records_defence import (
     CellService,
     DefenceRecord,
     Effect,
-    Finding,
     Price,
     PrivacyFigures,
     PrivacySummary,
     RuleRecord,
-    TrialRecord,
     TrialService,
 )
 from exhume.audit.runner import Outcome

@@ -6,7 +6,7 @@ from exhume.attack.session import Attack
 from exhume.audit.federation import Federation
 from exhume.audit.listening import listen
 from exhume.audit.plan import Plan
-from exhume.audit.records import ExposureRecord
+from exhume.audit.records_defence import ExposureRecord
 from exhume.defence.accountant import Identification
 from exhume.protocol.rules import Exposure
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exhume.audit.records import CellRecord, ExposureRecord
+from exhume.audit.records import CellRecord
+from exhume.audit.records_defence import ExposureRecord
 
 __all__ = ["MOST_CLIENTS", "ExposureView", "exposure_view"]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.levels import Level
-from exhume.audit.records import DefenceRecord, Effect, Finding, Verdict
+from exhume.audit.records import Finding, Verdict
+from exhume.audit.records_defence import DefenceRecord, Effect
 from exhume.audit.verdict import quantity
 
 __all__ = ["conclude_defended"]
