@@ -10,6 +10,9 @@ from exhume.audit.config import make_settings
 SMALL = {"dim": 16, "clients": 3, "trials": 6, "jobs": 1, "heads": "float64,float32"}
 """Small enough for a second, large enough that the attacker has full feature rank."""
 
+TINY = {key: value for key, value in SMALL.items() if key != "heads"}
+"""The same for settings that decide the heads themselves."""
+
 
 @dataclass(frozen=True)
 class Small:
@@ -26,3 +29,9 @@ def small(tmp_path_factory) -> Small:
     out = tmp_path_factory.mktemp("audit") / "report"
     settings = make_settings({**SMALL, "out": out, "json": out.parent / "findings.json"})
     return Small(audit(settings, command="exhume audit --dim 16"), out)
+
+
+@pytest.fixture(scope="session")
+def hardened(tmp_path_factory) -> Small:
+    out = tmp_path_factory.mktemp("hardened") / "report"
+    return Small(audit(make_settings({**TINY, "defence": "hardened", "out": out}), command="exhume audit"), out)

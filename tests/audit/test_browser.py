@@ -74,3 +74,13 @@ def test_the_report_in_a_browser(small, tmp_path, width):
     assert seen["requests"] == []
     for line in small.done.report.verdict.text.splitlines()[1:]:
         assert line.strip() in seen["verdict"]
+
+
+def test_the_report_on_settings_fits_a_phone(hardened, tmp_path):
+    (tmp_path / "report.html").write_bytes((hardened.out / "report.html").read_bytes())
+    seen, console = look(tmp_path, tmp_path / "profile", 400)
+    assert console == []
+    assert seen["wide"] <= 400
+    assert all(seen["images"] + seen["drawings"])
+    assert seen["small"] == 0
+    assert seen["requests"] == []

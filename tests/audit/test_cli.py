@@ -155,3 +155,22 @@ def test_the_live_example(tmp_path):
     assert found["live"]["restored"] is True
     assert found["findings"][0]["severity"] == "aggregate"
     assert (tmp_path / "report.html").is_file()
+
+
+def test_own_settings_on_the_command_line(tmp_path):
+    (tmp_path / "server.toml").write_text('version = 1\n\n[[admission]]\nrule = "duplicates"\n')
+    (tmp_path / "audit.toml").write_text('defence = "server.toml"\n')
+    plain = [word for word in TINY if word not in ("--heads", "float64")]
+    done = run(*plain, "--jobs", "1", "--config", "audit.toml", "--fail-on", "aggregate", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Verdict: NONE. With these settings")
+    assert "without settings REPLAY, with server.toml (duplicates) NONE" in done.stdout
+    both = run(*TINY, "--defence", "server.toml", cwd=tmp_path)
+    assert both.returncode == 2
+    assert "heads must be left out with a defence" in both.stderr
+
+
+def test_a_live_target_has_its_own_settings(tmp_path):
+    done = run("--target", "a:b", "--i-operate-this-server", "--defence", "hardened", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "defence must be left out with a live target" in done.stderr

@@ -93,7 +93,7 @@ def test_the_page_is_self_contained_and_accessible(small):
     drawings = page.all("svg")
     assert drawings
     assert all(svg["role"] == "img" and svg["aria-labelledby"] in page.ids for svg in drawings)
-    assert len(page.all("caption")) == len(page.all("table")) == 3
+    assert len(page.all("caption")) == len(page.all("table")) == 4
     assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
     assert page.levels[0] == 1
     assert all(b - a <= 1 for a, b in zip(page.levels, page.levels[1:], strict=False))

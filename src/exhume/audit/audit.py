@@ -10,6 +10,9 @@ from typing import Any
 
 from exhume._version import __version__
 from exhume.audit.config import Settings
+from exhume.audit.configured import name_of
+from exhume.audit.defended_work import federation_of
+from exhume.audit.effect import effect_of
 from exhume.audit.explain import explain
 from exhume.audit.figures import (
     Illustration,
@@ -22,10 +25,11 @@ from exhume.audit.figures import (
 from exhume.audit.findings import judge
 from exhume.audit.pictures import gallery
 from exhume.audit.plan import Plan, prepare
-from exhume.audit.records import Report
+from exhume.audit.records import Report, TrialRecord
 from exhume.audit.report import write_json, write_report
 from exhume.audit.runner import Outcome, Progress, run
 from exhume.audit.verdict import conclude
+from exhume.audit.verdict_defended import conclude_defended
 from exhume.data import sets
 
 __all__ = ["Audit", "assess", "audit"]
@@ -41,7 +45,7 @@ class Audit:
     """Trials that an earlier run had finished."""
     total: int
     carried_out: int
-    """Trials that ran to their end, whatever they found."""
+    """Trials that ran to their end, whatever they found: a deletion that own settings refused did not."""
 
 
 def audit(
@@ -68,11 +72,11 @@ def audit(
         What `prepare` made of the settings, if that was done before.
     """
     plan, outcome, report = assess(settings, command=command, fresh=fresh, progress=progress, plan=plan)
-    threat = explain(settings, plan.features.dim, plan.features.classes)
+    threat = explain(settings, plan.features.dim, plan.features.classes, plan.defence)
     page = write_report(settings.out, report, outcome.trials, _pictures(plan, outcome, report), threat)
     if settings.json_file is not None:
         write_json(settings.json_file, report)
-    carried_out = sum(trial.error is None for trial in outcome.trials)
+    carried_out = sum(_carried_out(trial, plan) for trial in outcome.trials)
     return Audit(report, page, outcome.reused, len(outcome.cells) + len(outcome.trials), carried_out)
 
 
@@ -86,8 +90,16 @@ def assess(
 ) -> tuple[Plan, Outcome, Report]:
     """Run an audit and judge it, without drawing or writing anything but the finished trials."""
     plan = prepare(settings) if plan is None else plan
+    if plan.defence is not None:
+        federation_of(plan)  # settings that cannot be played are refused before any trial
     outcome = run(plan, settings.out / ".trials", fresh=fresh, progress=progress)
     return plan, outcome, _report(plan, outcome, command)
+
+
+def _carried_out(trial: TrialRecord, plan: Plan) -> bool:
+    if plan.defence is None:
+        return trial.error is None
+    return trial.error is None and trial.service is not None and trial.service.deletion_refused is None
 
 
 def _pictures(plan: Plan, outcome: Outcome, report: Report) -> list[Illustration]:
@@ -103,6 +115,7 @@ def _pictures(plan: Plan, outcome: Outcome, report: Report) -> list[Illustration
 
 def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
     findings = judge(plan, outcome)
+    effect = effect_of(plan, outcome, findings)
     found, scenario = plan.features, plan.scenario
     gate = f"{len(plan.usable)} of {len(scenario.parts)} clients have full feature rank {found.dim}"
     return Report(
@@ -125,10 +138,13 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
             "attacker": f"client {scenario.attacker} with {len(scenario.parts[scenario.attacker])} rows",
             "rank gate": gate if plan.usable else f"{gate}; the largest client attacks",
         },
-        verdict=conclude(findings, outcome.cells, found.classes),
+        verdict=conclude(findings, outcome.cells, found.classes)
+        if effect is None
+        else conclude_defended(effect, findings),
         findings=findings,
         cells=outcome.cells,
         failures=tuple(_failures(outcome)),
+        defence=effect,
     )
 
 
@@ -140,7 +156,8 @@ def _content_hash(data: str) -> str:
 def _settings(settings: Settings) -> dict[str, Any]:
     """Return the settings without what belongs to one machine: where files lie, how many processes ran."""
     local = {"out", "json_file", "home", "jobs", "features", "labels"}
-    return settings.model_dump(mode="json", exclude=local) | {"dim": settings.width}
+    defence = None if settings.defence is None else name_of(settings.defence)
+    return settings.model_dump(mode="json", exclude=local) | {"dim": settings.width, "defence": defence}
 
 
 def _failures(outcome: Outcome) -> Sequence[dict[str, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from exhume.attack.probes import PROBES
+from exhume.audit.configured import CONFIGURED
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, unknown_name
@@ -21,6 +22,8 @@ __all__ = ["DEFAULT_DIM", "DELETIONS", "RECOVERIES", "Settings", "from_toml", "m
 
 DELETIONS = ("sample", "class", "client")
 RECOVERIES = ("difference", "rank_one")
+BARE = ("float64",)
+"""Heads of the bare server that an operator's settings are compared with: precision is a setting, too."""
 DEFAULT_DIM = 128
 """Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
 
@@ -41,6 +44,7 @@ class Settings(BaseModel):
     probe: tuple[str, ...] = ("designed", "own_data")
     delete: tuple[str, ...] = DELETIONS
     heads: tuple[str, ...] = ("float64", "float32")
+    defence: str | None = None
     recovery: tuple[str, ...] = RECOVERIES
     trials: int = Field(default=100, ge=1)
     responses: int | None = Field(default=None, ge=1)
@@ -74,6 +78,11 @@ class Settings(BaseModel):
         """The number of features to ask the encoder for; None leaves it to the encoder."""
         return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The servers to attack, by their heads: the paper's, or the operator's beside the paper's."""
+        return self.heads if self.defence is None else (CONFIGURED, *self.heads)
+
     def numbers(self) -> dict[str, Any]:
         """Return the settings that any number in the report depends on, apart from which cells are run."""
         names = {"data", "encoder", "clients", "alpha", "gamma", "recovery", "responses", "scale", "seed"}
@@ -92,6 +101,10 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         if name not in NAMES:
             raise unknown_name("option", key, NAMES)
         known["json_file" if name == "json" else name.replace("-", "_")] = value
+    if known.get("defence") is not None:
+        if "heads" in known:
+            raise InputError("heads", "left out with a defence, whose configuration decides them", known["heads"])
+        known["heads"] = BARE
     if known.get("data") == sets.OWN:
         known.setdefault("encoder", "none")
     try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from exhume.audit.config import Settings
+from exhume.audit.config import DEFAULT_DIM, Settings
+from exhume.audit.configured import HARDENED, in_words, name_of, resolve
+from exhume.defence.config import Config
 
 __all__ = ["explain"]
 
@@ -22,21 +24,31 @@ _DELETIONS = {
 }
 
 
-def explain(settings: Settings, dim: int | None = None, classes: int | None = None) -> str:
-    """Describe the attacker, the server and the event of an audit with these settings."""
+def explain(
+    settings: Settings, dim: int | None = None, classes: int | None = None, defence: Config | None = None
+) -> str:
+    """Describe the attacker, the server and the event of an audit with these settings.
+
+    Parameters
+    ----------
+    settings
+        What the audit does.
+    dim, classes
+        The sizes of its data, once they are known.
+    defence
+        The operator's own settings, once they are made for these sizes.
+    """
     least = "ceil(d/c)" if dim is None or classes is None else f"ceil({dim}/{classes}) = {math.ceil(dim / classes)}"
     probes = "\n".join(
         f"    - {_PROBES.get(name, name + ': a probe from another package').format(scale=settings.scale)}"
         for name in settings.probe
     )
-    heads = " or ".join(settings.heads)
     deletions = "\n".join(f"    - {name}: {_DELETIONS[name]}" for name in settings.delete)
     return f"""\
 Threat model of this audit
 
 The server keeps S = sum of f f' and G = sum of f y' over the retained records of {settings.clients} clients and
-broadcasts the ridge head W = (S + gamma I)^-1 G, complete, after every accepted update, as {heads}.
-Its ledger and its solves stay float64. It does not check who owns a record, and accepts the same record twice.
+{_server(settings, defence)}
 
 The attacker is one of the clients.
   Knows: the frozen encoder, its own records, the messages it sent, the number of features and classes.
@@ -54,3 +66,30 @@ sequences nothing happens but that one deletion. If more happens, only the signe
 and it cannot be split among them. An audit assumes the interval; it does not measure how often it occurs.
 
 The evaluator (this program) reads the hidden ledger only to carry out the deletion and to score the outcome."""
+
+
+def _server(settings: Settings, defence: Config | None) -> str:
+    """Say what the server releases and refuses."""
+    heads = " or ".join(settings.heads)
+    if settings.defence is None:
+        return f"""\
+broadcasts the ridge head W = (S + gamma I)^-1 G, complete, after every accepted update, as {heads}.
+Its ledger and its solves stay float64. It does not check who owns a record, and accepts the same record twice."""
+    sizes = defence is not None or settings.defence != HARDENED
+    config = defence or resolve(settings.defence, settings.width or DEFAULT_DIM, None)
+    rules = [
+        f"    - {stage}: {rule}{f' ({options})' if options and sizes else ''}"
+        for stage, rule, options in in_words(config)
+    ]
+    return "\n".join(
+        [
+            "solves the ridge head W = (S + gamma I)^-1 G in float64. What it accepts and lets out is decided by the",
+            f"settings {name_of(settings.defence)}:",
+            *(rules or ["    - no rule at all: every message is accepted and every head released in float64"]),
+            "Secrets that the settings leave open follow from the audit's seed. All clients, the attacker too, have",
+            "uploaded their rows through these rules before the attack. The same attacks are run on the bare server,",
+            f"which checks nothing and releases {heads} heads.",
+            "The attacker is not adapted to the settings: it skips what is refused, and takes a withheld head for no",
+            "answer. 'exhume advise' plays attackers that know the defence.",
+        ]
+    )

@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from exhume.audit.configured import CONFIGURED
 from exhume.audit.pictures import Gallery
 from exhume.audit.records import CellRecord, Finding, TrialRecord
 from exhume.audit.verdict import quantity
@@ -78,20 +79,20 @@ def _note(axis: Any, x: float, y: float, text: str, left: bool = False) -> None:
 
 def rank_figure(curves: Sequence[CellRecord], dim: int, classes: int) -> Illustration | None:
     """Rank and smallest singular value of the response stack against the number of responses."""
-    shown = list({cell.probe: cell for cell in reversed(curves) if cell.curve}.values())[::-1]
+    shown = _one_each(curves)
     if not shown:
         return None
     least = math.ceil(dim / classes)
     with style():
         figure, (left, right) = _figure(columns=2)
-        for i, cell in enumerate(shown):
-            kind: dict[str, Any] = {"color": PALETTE[i], "ls": DASHES[i % 4], "marker": MARKERS[i]}
-            kind |= {"ms": 7 - 2 * min(i, 2), "mfc": "none" if i == 0 else PALETTE[i]}
-            left.plot([p.responses for p in cell.curve], [p.rank for p in cell.curve], label=cell.probe, **kind)
+        for i, (name, cell) in enumerate(shown.items()):
+            kind: dict[str, Any] = {"color": PALETTE[i % 6], "ls": DASHES[i % 4], "marker": MARKERS[i % 6]}
+            kind |= {"ms": 7 - 2 * min(i, 2), "mfc": "none" if i == 0 else PALETTE[i % 6]}
+            left.plot([p.responses for p in cell.curve], [p.rank for p in cell.curve], label=name, **kind)
             known = [(p.responses, p.sigma_min) for p in cell.curve if p.sigma_min]
             if known:
-                right.semilogy(*zip(*known, strict=True), label=cell.probe, **kind)
-        last = max(p.responses for cell in shown for p in cell.curve)
+                right.semilogy(*zip(*known, strict=True), label=name, **kind)
+        last = max(p.responses for cell in shown.values() for p in cell.curve)
         for axis in (left, right):
             axis.axvline(least, color=INK, lw=1, ls=(0, (4, 3)))
             axis.set_xlabel("responses")
@@ -99,13 +100,22 @@ def rank_figure(curves: Sequence[CellRecord], dim: int, classes: int) -> Illustr
         left.set(title=f"rank (needed: {dim})", ylim=(0, dim * 1.12))
         _note(left, least, dim * 1.06, f"ceil({dim}/{classes}) = {least}", least > 0.6 * last)
         right.set_title("smallest singular value / largest")
-        left.legend(loc="upper left", bbox_to_anchor=(0, 0.9))
+        # Two servers side by side have longer names, which would cover the curves.
+        beside = any(cell.heads == CONFIGURED for cell in shown.values())
+        left.legend(**{"loc": "lower right"} if beside else {"loc": "upper left", "bbox_to_anchor": (0, 0.9)})
     reach = [
-        f"{c.probe} has it after {m} responses" if (m := _full_at(c, dim)) else f"{c.probe} never gets it"
-        for c in shown
+        f"{name} has it after {m} responses" if (m := _full_at(cell, dim)) else f"{name} never gets it"
+        for name, cell in shown.items()
     ]
     see = f"Left of the dashed line no probe can have the full rank {dim} that Theorem 1 asks for; {', '.join(reach)}."
     return Illustration("rank", "How many answers it takes", see, f"Two line plots. {see}", figure)
+
+
+def _one_each(cells: Sequence[CellRecord]) -> dict[str, CellRecord]:
+    """Return one curve per probe: head formats differ too little. A configured server is shown beside the bare one."""
+    beside = any(cell.heads == CONFIGURED for cell in cells)
+    shown = {f"{c.probe}, {c.heads}" if beside else c.probe: c for c in reversed(cells) if c.curve}
+    return dict(reversed(shown.items()))
 
 
 def _full_at(cell: CellRecord, dim: int) -> int | None:
@@ -168,7 +178,7 @@ def label_figure(findings: Sequence[Finding]) -> Illustration | None:
         axis.axvline(chance, color=INK, lw=1, ls=(0, (4, 3)))
         _note(axis, chance, 0.75, f"guessing {chance:.0%}")
         axis.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
-        axis.set(xlim=(0, 1.03), xlabel="share of deleted records whose label was recovered (95% interval)")
+        axis.set(xlim=(0, 1.03), xlabel="share of deleted records, label recovered (95% interval)")
         axis.set_ylim(min(y for y, _ in ticks) - 0.7, 1.1)
         axis.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0))
     beat = sum("label" in f.reached for f in shown)
@@ -198,7 +208,7 @@ def accuracy_figure(trials: Sequence[TrialRecord]) -> Illustration | None:
             rows.append((kind, means))
     if not rows:
         return None
-    names = ["before", "after deletion", *(f"after replay ({precision} heads)" for precision in heads)]
+    names = ["before", "after deletion", *(f"after replay ({_as_heads(precision)})" for precision in heads)]
     with style():
         figure, (axis,) = _figure(7.0, 3.2)
         width = 0.8 / len(names)
@@ -217,6 +227,10 @@ def accuracy_figure(trials: Sequence[TrialRecord]) -> Illustration | None:
     back = f"the replay brings it back to {max(replayed):.1%}" if replayed else "nothing was replayed"
     see = f"Deleting a {kind} takes mean test accuracy from {means[0]:.1%} to {means[1]:.1%}; {back}."
     return Illustration("accuracy", "What deletion and replay do to the model", see, f"Bar chart. {see}", figure)
+
+
+def _as_heads(heads: str) -> str:
+    return "the settings" if heads == CONFIGURED else f"{heads} heads"
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -242,7 +256,9 @@ def digits_figure(found: Gallery | None) -> Illustration | None:
                 axes[i][j].spines[:].set_visible(True)
             name = "deleted" if i == 0 else f"recovered\n{heads[i - 1]}"
             axes[i][0].set_ylabel(name, rotation=0, ha="right", va="center")
-    errors = [f"{quantity(error)} with {h} heads" for h in heads if math.isfinite(error := found.error(h))]
+    errors = [f"{quantity(error)} with {_as_heads(h)}" for h in heads if math.isfinite(error := found.error(h))]
+    if CONFIGURED in heads and errors and not math.isfinite(found.error(CONFIGURED)):
+        errors.append("nothing came back with the settings")
     off = f"median pixel error {', '.join(errors)}" if errors else "nothing was recovered"
     see = f"Top: {count} deleted images; below: what the attacker made of the heads ({off})."
     how = f" Probe {found.probe}, recovery {found.recovery}; pixels: {found.how}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -81,7 +82,13 @@ def _finding(plan: Plan, cell: CellRecord, trials: Sequence[TrialRecord], recove
         magnitude_ratio=cell.magnitude_ratio,
         reached=reached,
         severity=reached[-1],
+        reason=_reason(trials, recovery),
     )
+
+
+def _reason(trials: Sequence[TrialRecord], recovery: str) -> str | None:
+    reasons = Counter(t.error or t.reason for t in trials if t.of(recovery) is None)
+    return reasons.most_common(1)[0][0] if reasons else None
 
 
 _NO_LABELS: dict[str, None] = dict.fromkeys(

@@ -17,8 +17,8 @@ from exhume.attack.session import Attack
 from exhume.attack.transcript import Transcript
 from exhume.audit.careful import Careful, shielded, undo_tolerance
 from exhume.audit.config import Settings
+from exhume.audit.measures import rank_curve
 from exhume.audit.records import LiveRecord
-from exhume.audit.work import rank_curve
 from exhume.errors import AttackError, ExhumeError, InputError, NotIdentifiedError
 from exhume.protocol.target import Target
 

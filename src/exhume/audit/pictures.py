@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from exhume.attack._linalg import Matrix
+from exhume.attack.block import Block
+from exhume.audit.configured import CONFIGURED
+from exhume.audit.defended_work import defended_cell
 from exhume.audit.plan import Plan, prepare
 from exhume.audit.scenario import Rows
 from exhume.audit.trial import Cell
@@ -95,7 +99,7 @@ def gallery(plan: Plan) -> Gallery | None:
     probe = "own_data" if "own_data" in settings.probe else settings.probe[0]
     recovery = "rank_one" if "rank_one" in settings.recovery else settings.recovery[0]
     recovered = {}
-    for heads in settings.heads:
+    for heads in settings.columns:
         with threadpool_limits(limits=1):
             recovered[heads] = _recovered(plan, reader, probe, heads, recovery, rows).reshape(-1, *entry.shape)
     originals = images[np.concatenate(rows)].reshape(-1, *entry.shape)
@@ -106,14 +110,23 @@ def _recovered(plan: Plan, reader: Reader, probe: str, heads: str, recovery: str
     width = reader.width
     found = np.full((len(rows), width), np.nan)
     try:
-        cell = Cell(plan.scenario, plan.probe(probe), heads, nonnegative=plan.nonnegative)
+        blocks = _blocks_of(plan, probe, heads, recovery)
     except ExhumeError:
         return found
     for i, row in enumerate(rows):
         try:
-            blocks = dict(cell.trial(row, (recovery,), keep_blocks=True).blocks)
+            block = blocks(row)
         except ExhumeError:
             continue
-        if recovery in blocks:
-            found[i] = reader.read(blocks[recovery].as_sample().feature)
+        if block is not None:
+            found[i] = reader.read(block.as_sample().feature)
     return found
+
+
+def _blocks_of(plan: Plan, probe: str, heads: str, recovery: str) -> Callable[[Rows], Block | None]:
+    """Return what one attack makes of each deletion, on the paper's server or on the operator's."""
+    if heads == CONFIGURED:
+        guarded = defended_cell(plan, probe)
+        return lambda row: next((f.block for f in guarded.trial(row, (recovery,)).found), None)
+    cell = Cell(plan.scenario, plan.probe(probe), heads, nonnegative=plan.nonnegative)
+    return lambda row: dict(cell.trial(row, (recovery,), keep_blocks=True).blocks).get(recovery)

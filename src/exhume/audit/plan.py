@@ -16,10 +16,12 @@ import exhume
 from exhume.attack.probes import Probe, build
 from exhume.attack.probes.registry import Means
 from exhume.audit.config import Settings
+from exhume.audit.configured import CONFIGURED, resolve
 from exhume.audit.records import SCHEMA
 from exhume.audit.scenario import Rows, Scenario
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
+from exhume.defence.config import Config
 
 __all__ = ["Deletion", "Plan", "Task", "code_digest", "prepare"]
 
@@ -53,6 +55,8 @@ class Plan:
     scenario: Scenario
     usable: tuple[int, ...]
     """The clients whose own rows have full feature rank."""
+    defence: Config | None = None
+    """The operator's own settings."""
 
     @property
     def nonnegative(self) -> bool:
@@ -98,7 +102,7 @@ class Plan:
             Task(probe, heads, deletion, self._key(probe, heads, deletion))
             for deletion in whats
             for probe in self.settings.probe
-            for heads in self.settings.heads
+            for heads in self.settings.columns
         ]
 
     def _key(self, probe: str, heads: str, deletion: Deletion | None) -> str:
@@ -111,6 +115,8 @@ class Plan:
             "heads": heads,
             "deletion": None if deletion is None else [deletion.kind, deletion.what],
         }
+        if heads == CONFIGURED and self.defence is not None:
+            inputs["defence"] = self.defence.model_dump(mode="json")
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -137,7 +143,27 @@ def prepare(settings: Settings, tick: Tick | None = None, *, images: bool = Fals
     scenario = Scenario(
         features.train_features, features.train_labels, features.classes, parts, attacker, settings.gamma
     )
-    return Plan(settings, features, scenario, usable)
+    defence = None
+    if settings.defence is not None:
+        defence = resolve(settings.defence, scenario.d, len(scenario.features))
+    return Plan(settings, features, scenario, usable, defence)
+
+
+_NUMBERS = (
+    "configured",
+    "defended",
+    "defended_work",
+    "detect",
+    "exposure",
+    "federation",
+    "listening",
+    "measures",
+    "plan",
+    "scenario",
+    "trial",
+    "work",
+)
+"""The modules of this room that make numbers."""
 
 
 @cache
@@ -145,7 +171,8 @@ def code_digest() -> str:
     """Hash the code that makes the numbers, so that trials of another version are never taken for this one's."""
     root = Path(exhume.__file__).parent
     files = [*sorted(root.glob("protocol/*.py")), *sorted(root.glob("attack/**/*.py"))]
-    files += [root / "audit" / name for name in ("scenario.py", "trial.py", "plan.py", "work.py", "detect.py")]
+    files += sorted(root.glob("defence/**/*.py"))
+    files += [root / "audit" / f"{name}.py" for name in _NUMBERS]
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from exhume.audit.levels import Level
+from exhume.audit.record import Number, Record
+from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, TrialService
 
 __all__ = [
     "SCHEMA",
@@ -25,20 +26,6 @@ __all__ = [
 SCHEMA = "exhume-audit/1"
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: what is not finite is null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_finite)]
-
-
-class Record(BaseModel):
-    """A frozen record without room for unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class RecoveryRecord(Record):
     """What one estimator made of one deletion, scored against the truth."""
 
@@ -52,7 +39,8 @@ class RecoveryRecord(Record):
     """Whether the attacker's own check stands by it; null for estimators without one."""
     min_eigenvalue: Number = None
     replay_head_error: Number = None
-    """Null also where the server refused the raw block."""
+    """Null also where the server refused the raw block; a server with settings of its own is offered the projected one
+    then, and this is of the one that it took."""
     replay_head_error_psd: Number = None
     accuracy_replay: Number = None
     responses_first: int
@@ -88,6 +76,8 @@ class TrialRecord(Record):
     rank_post: int | None = None
     kappa_post: Number = None
     recoveries: tuple[RecoveryRecord, ...] = ()
+    service: TrialService | None = None
+    """Only for a server with settings of its own."""
 
     def of(self, recovery: str) -> RecoveryRecord | None:
         """Return what one estimator found, if it ran."""
@@ -125,6 +115,10 @@ class CellRecord(Record):
     false_positives: Number = None
     """Share of fresh honest batches that the same thresholds flag."""
     curve: tuple[RankPoint, ...] = ()
+    exposure: tuple[ExposureRecord, ...] = ()
+    """Every client's exposure after the probe sequence, with all uploads made through the server."""
+    service: CellService | None = None
+    """Only for a server with settings of its own."""
 
 
 class Spread(Record):
@@ -175,6 +169,8 @@ class Finding(Record):
     magnitude_ratio: Number
     reached: tuple[Level, ...]
     severity: Level
+    reason: str | None = None
+    """The commonest reason why a trial gave no estimate: a failed test, a refusal, a withheld head."""
 
 
 class Verdict(Record):
@@ -226,5 +222,7 @@ class Report(Record):
     cells: tuple[CellRecord, ...]
     failures: tuple[dict[str, str], ...]
     live: LiveRecord | None = None
+    defence: DefenceRecord | None = None
+    """The operator's own settings, where an audit had some."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

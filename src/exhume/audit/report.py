@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from exhume.audit.exposure_view import exposure_view
 from exhume.audit.figures import INK, Illustration, style
 from exhume.audit.levels import LEVELS, MEANING, THRESHOLDS
 from exhume.audit.records import RecoveryRecord, Report, TrialRecord
@@ -51,6 +52,10 @@ def write_report(
     return page
 
 
+_SERVICE = ("deletion_refused", "head_withheld", "accuracy_public", "withheld", "exposure")
+"""Columns of trials.csv that only an audit of somebody's settings has."""
+
+
 def write_json(path: Path, report: Report) -> None:
     """Write the report as JSON of the published schema."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,13 +64,16 @@ def write_json(path: Path, report: Report) -> None:
 
 def write_csv(path: Path, trials: Sequence[TrialRecord]) -> None:
     """Write one row per trial and estimator; a trial without an estimate has one row with empty cells."""
-    trial_names = [name for name in TrialRecord.model_fields if name != "recoveries"]
+    nested = {"recoveries", "service"}
+    trial_names = [name for name in TrialRecord.model_fields if name not in nested]
     own_names = list(RecoveryRecord.model_fields)
+    served = list(_SERVICE) if any(trial.service is not None for trial in trials) else []
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow([*trial_names, *own_names])
+        writer.writerow([*trial_names, *served, *own_names])
         for trial in trials:
             common = [getattr(trial, name) for name in trial_names]
+            common += ["" if trial.service is None else getattr(trial.service, name) for name in served]
             for found in trial.recoveries or (None,):
                 writer.writerow([*common, *("" if found is None else getattr(found, name) for name in own_names)])
 
@@ -81,6 +89,7 @@ def render_html(report: Report, pictures: Sequence[Drawn], threat: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["quantity"] = quantity
+    environment.filters["counts"] = _counts
     environment.filters["share"] = lambda value: "-" if value is None else f"{value:.0%}"
     headline, *lines = report.verdict.text.splitlines()
     return environment.get_template("report.html.j2").render(
@@ -91,8 +100,15 @@ def render_html(report: Report, pictures: Sequence[Drawn], threat: str) -> str:
         threat=threat,
         levels=[(level, MEANING[level]) for level in LEVELS],
         limits=THRESHOLDS,
+        exposure=exposure_view(report.cells),
         css=(folder / "report.css").read_text(encoding="utf-8"),
     )
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    """Write counts by rule: the total, and whose they are."""
+    rules = ", ".join(f"{rule} {n}" for rule, n in found.items())
+    return f"{sum(found.values())} ({rules})" if rules else "0"
 
 
 def _embedded(drawn: Drawn) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["Cell", "Recovery", "Replay", "Residuals", "Trial"]
+__all__ = ["Cell", "Recovery", "Replay", "Residuals", "Trial", "scored_as", "sharpened"]
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,7 @@ class Cell:
         """Return the estimate that the rank-one recovery starts from: noise-aware where heads are rounded."""
         if self.heads == "float64":
             return self.before
-        features, _ = self.scenario.own
-        metric = features.T @ features
-        metric.flat[:: len(metric) + 1] += 1e-3 * np.trace(metric) / len(metric)
-        try:
-            return identify_symmetric(self.transcript, tolerance=self._tolerance, metric=metric)
-        except (NotIdentifiedError, np.linalg.LinAlgError):
-            return None
+        return sharpened(self.transcript, self.scenario.own[0], self._tolerance)
 
     @property
     def state_error(self) -> float | None:
@@ -216,7 +210,7 @@ class Cell:
         assert self.sharper is not None
         found = rank_one(self.sharper, attack.observe(), nonnegative=self._nonnegative)
         block = found.block(self.scenario.classes)
-        scored = _scored("rank_one", block, deleted, label)
+        scored = scored_as("rank_one", block, deleted, label)
         return replace(scored, known=found.known, margin=found.margin), block
 
     def _difference(self, trial: Trial, server: Server, attack: Attack, deleted: Summary) -> Trial:
@@ -234,7 +228,7 @@ class Cell:
         block = difference(self.before, after)
         A_post = self.A - deleted.gram
         run = DeletionRun(self.A, A_post, self.W, start.head(), self.before, after)
-        scored = _scored("difference", block, deleted, trial.label)
+        scored = scored_as("difference", block, deleted, trial.label)
         if self._project:
             scored = replace(scored, min_eigenvalue=block.min_eigenvalue)
         return replace(
@@ -277,7 +271,18 @@ class Cell:
         )
 
 
-def _scored(method: str, block: Block, deleted: Summary, label: int | None) -> Recovery:
+def sharpened(transcript: Transcript, own: Matrix, tolerance: float) -> State | None:
+    """Return the noise-aware estimate of a state, with the attacker's own rows as a rough guess; None if it fails."""
+    metric = own.T @ own
+    metric.flat[:: len(metric) + 1] += 1e-3 * np.trace(metric) / len(metric)
+    try:
+        return identify_symmetric(transcript, tolerance=tolerance, metric=metric)
+    except (NotIdentifiedError, np.linalg.LinAlgError):
+        return None
+
+
+def scored_as(method: str, block: Block, deleted: Summary, label: int | None) -> Recovery:
+    """Score a recovered block against what was deleted."""
     sample = block.as_sample()
     feature_error = None
     if label is not None:

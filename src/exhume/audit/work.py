@@ -8,22 +8,21 @@ from functools import lru_cache
 import numpy as np
 
 from exhume.attack._linalg import relative
-from exhume.attack.identify import diagnose_rank
-from exhume.attack.transcript import Transcript
 from exhume.audit.config import Settings
+from exhume.audit.configured import CONFIGURED
+from exhume.audit.defended import DefendedCell
+from exhume.audit.defended_work import attack_defended, defended_cell, diagnose_defended
 from exhume.audit.detect import judge_messages
+from exhume.audit.exposure import bare_exposures
+from exhume.audit.measures import accuracy, guess_error, rank_curve
 from exhume.audit.plan import Plan, Task, prepare
-from exhume.audit.records import CellRecord, RankPoint, RecoveryRecord, TrialRecord
-from exhume.audit.scenario import Matrix
+from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
 from exhume.audit.trial import Cell, Replay, Trial
 from exhume.errors import ExhumeError, SingularStateError
-from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["do", "rank_curve"]
-
-CURVE_POINTS = 32
+__all__ = ["do"]
 
 
 @lru_cache(maxsize=2)
@@ -32,8 +31,10 @@ def _plan(settings: str) -> Plan:
 
 
 @lru_cache(maxsize=8)
-def _cell(settings: str, probe: str, heads: str) -> Cell:
+def _cell(settings: str, probe: str, heads: str) -> Cell | DefendedCell:
     plan = _plan(settings)
+    if heads == CONFIGURED:
+        return defended_cell(plan, probe)
     return Cell(plan.scenario, plan.probe(probe), heads, nonnegative=plan.nonnegative)
 
 
@@ -41,6 +42,8 @@ def do(settings: str, task: Task) -> CellRecord | TrialRecord:
     """Do one task; whatever goes wrong in it becomes a record with its reason."""
     try:
         plan, cell = _plan(settings), _cell(settings, task.probe, task.heads)
+        if isinstance(cell, DefendedCell):
+            return diagnose_defended(plan, cell) if task.deletion is None else attack_defended(plan, cell, task)
         return _diagnose(plan, cell) if task.deletion is None else _attack(plan, cell, task)
     except (ExhumeError, np.linalg.LinAlgError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -58,19 +61,6 @@ def do(settings: str, task: Task) -> CellRecord | TrialRecord:
         identified=False,
         error=reason,
     )
-
-
-def rank_curve(transcript: Transcript) -> tuple[RankPoint, ...]:
-    """Return rank and relative smallest singular value of the response stack after more and more responses."""
-    m, bound = transcript.responses, math.ceil(transcript.d / transcript.c)
-    wanted = {int(j) for j in np.linspace(1, m, min(m, CURVE_POINTS)).round()}
-    wanted |= {j for j in (bound - 1, bound, bound + 1) if 1 <= j <= m}
-    points = []
-    for j in sorted(wanted):
-        found = diagnose_rank(transcript.first(j))[0]
-        share = found.sigma_min_X / found.sigma_max_X if j >= bound and found.sigma_max_X > 0 else None
-        points.append(RankPoint(responses=j, rank=found.rank_X, sigma_min=share))
-    return tuple(points)
 
 
 def _diagnose(plan: Plan, cell: Cell) -> CellRecord:
@@ -91,6 +81,7 @@ def _diagnose(plan: Plan, cell: Cell) -> CellRecord:
         magnitude_ratio=seen.ratio,
         false_positives=seen.false_positives,
         curve=rank_curve(cell.transcript),
+        exposure=bare_exposures(plan, cell.probe.name, cell.heads),
     )
 
 
@@ -111,12 +102,10 @@ def _attack(plan: Plan, cell: Cell, task: Task) -> TrialRecord:
         identified=trial.identified,
         reason=trial.reason,
         label=trial.label,
-        feature_guess_error=None
-        if trial.label is None
-        else _guess_error(plan, scenario.features[rows[0]], trial.label),
+        feature_guess_error=None if trial.label is None else guess_error(plan, scenario.features[rows[0]], trial.label),
         deletion_head_change=relative(head - cell.W, cell.W),
-        accuracy_before=_accuracy(plan, cell.W),
-        accuracy_after=_accuracy(plan, head),
+        accuracy_before=accuracy(plan, cell.W),
+        accuracy_after=accuracy(plan, head),
         amplification=trial.amplification,
         state_error_pre=trial.state_error_pre,
         state_error_post=trial.state_error_post,
@@ -134,10 +123,10 @@ def _recovery(plan: Plan, cell: Cell, trial: Trial, after: Ledger, method: str, 
     scored = trial.recovery(method)
     assert scored is not None
     replay = next((r for r in trial.replays if r.method == method), None)
-    spare, accuracy = after.copy(), None
+    spare, reached = after.copy(), None
     try:
         spare.apply(Update.adding(block))
-        accuracy = _accuracy(plan, spare.head())
+        reached = accuracy(plan, spare.head())
         # A record's own gram is positive semidefinite: for rank-one recovery, raw and projected are the same.
         error = relative(spare.head() - cell.W, cell.W)
         replay = replay or Replay(method, error, error, scored.relerr_gram)
@@ -158,22 +147,9 @@ def _recovery(plan: Plan, cell: Cell, trial: Trial, after: Ledger, method: str, 
         min_eigenvalue=scored.min_eigenvalue,
         replay_head_error=replay.head_error,
         replay_head_error_psd=replay.head_error_psd,
-        accuracy_replay=accuracy,
+        accuracy_replay=reached,
         responses_first=first.responses + following[0],
         responses_next=following[0],
         messages_first=first.messages + following[1],
         messages_next=following[1],
     )
-
-
-def _accuracy(plan: Plan, weights: Matrix) -> float | None:
-    found = plan.features
-    return Head(weights).accuracy(found.test_features, found.test_labels) if len(found.test_labels) else None
-
-
-def _guess_error(plan: Plan, feature: Matrix, label: int) -> float:
-    """Return how close the attacker gets without attacking, were it told the label: its own mean of that class."""
-    own, labels = plan.scenario.own
-    mine = own[labels == label]
-    guess = (mine if len(mine) else own).mean(axis=0)
-    return relative(guess - feature, feature)

@@ -42,6 +42,13 @@ def audit(
     heads: Annotated[
         Text, typer.Option(help="Comma list of float64, float32, float16, bfloat16, Nbits. (default: float64,float32)")
     ] = None,
+    defence: Annotated[
+        Text,
+        typer.Option(
+            help="Your server's settings: a configuration file, or 'hardened'. Attacked beside the bare server, in "
+            "place of --heads."
+        ),
+    ] = None,
     recovery: Annotated[Text, typer.Option(help="Comma list of difference, rank_one. (default: both)")] = None,
     trials: Annotated[
         Number, typer.Option(help="Deletions per cell, at most (classes and clients are few). (default: 100)")
@@ -72,13 +79,16 @@ def audit(
 
     given = {
         "data": data, "encoder": encoder, "dim": dim, "features": features, "labels": labels, "clients": clients,
-        "alpha": alpha, "gamma": gamma, "probe": probe, "delete": delete, "heads": heads, "recovery": recovery,
+        "alpha": alpha, "gamma": gamma, "probe": probe, "delete": delete, "heads": heads, "defence": defence,
+        "recovery": recovery,
         "trials": trials, "responses": responses, "scale": scale, "seed": seed, "jobs": jobs, "out": out, "json": json,
         "fail-on": fail_on, "home": home,
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}
     if target is not None:
+        if values.get("defence") is not None:
+            raise InputError("defence", "left out with a live target, which has settings of its own", values["defence"])
         values.setdefault("probe", "designed")
     settings = make_settings(_unified(values))
     if explain:
@@ -112,7 +122,9 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
             f"{done.reused} of {done.total} tasks were done by an earlier run (--fresh does them anew).", err=True
         )
     if not done.carried_out:  # a guard must not take this for a clean bill
-        first = done.report.failures[0]["reason"] if done.report.failures else "no deletion to attack"
+        reasons = [failure["reason"] for failure in done.report.failures]
+        refused = [reason for reason in reasons if reason.startswith("deletion refused")]
+        first = next(iter(refused or reasons), "no deletion to attack")
         raise ExhumeError(f"no trial could be carried out, so there is no verdict: {first}")
     return done.report
 

@@ -1,0 +1,166 @@
+"""The records of an audit of own settings: exposure, refusals, effect, price and privacy figures."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from exhume.audit.levels import Level
+from exhume.audit.record import Number, Record
+
+__all__ = [
+    "CellService",
+    "DefenceRecord",
+    "Effect",
+    "ExposureRecord",
+    "Price",
+    "PrivacyFigures",
+    "PrivacySummary",
+    "RuleRecord",
+    "TrialService",
+]
+
+
+class PrivacyFigures(Record):
+    """What a privacy budget says of one deletion: mu and best advantage of one release, the quiet run, all releases."""
+
+    mu_release: Number
+    mu_run: Number
+    mu_total: Number
+    advantage_release: Number
+    advantage_run: Number
+    advantage_total: Number
+
+
+class TrialService(Record):
+    """What a server with settings of its own did in one trial, to the honest and to the attacker."""
+
+    deletion_refused: str | None = None
+    """Why the deletion was refused, in the rule's own words."""
+    head_withheld: bool = False
+    """Whether no head went out after the deletion, so that the public one still has the deleted rows in it."""
+    accuracy_public: Number = None
+    """Test accuracy of the head that went out after the deletion."""
+    messages: int = 0
+    """Messages of the attacker's probe after the deletion, its cancellation included."""
+    refused: dict[str, int] = Field(default_factory=dict)
+    """Those that were refused, by rule."""
+    withheld: int = 0
+    """Heads withheld from the attacker's probes after the deletion."""
+    replays_refused: dict[str, int] = Field(default_factory=dict)
+    """Replays that were refused in every form, by recovery; such a replay is none."""
+    exposure: Number = None
+    """The attacker's exposure at the end."""
+    privacy: PrivacyFigures | None = None
+
+
+class ExposureRecord(Record):
+    """What one client could know of the hidden state, by the server's accountant (or one that only watched)."""
+
+    client: str
+    attacker: bool
+    value: Number
+    """From 0 (nothing) to 1 (a state is identifiable)."""
+    meaning: str
+    rank: int | None = None
+    needed: int | None = None
+    current: int | None = None
+    responses: int | None = None
+    condition: Number = None
+    state_error: Number = None
+
+
+class CellService(Record):
+    """What a server with settings of its own did before any deletion, to the honest and to the attacker."""
+
+    uploads: int
+    """Messages in which the clients sent their own rows."""
+    uploads_refused: dict[str, int]
+    """By rule."""
+    uploads_withheld: int
+    """Accepted uploads after which no head went out."""
+    messages: int
+    """Messages of the attacker's probe, its cancellation included."""
+    refused: dict[str, int]
+    """Those that were refused, by rule."""
+    withheld: int
+    """Heads withheld from the probe."""
+    standing: bool
+    """Whether the server refused to take the probe back."""
+
+
+class RuleRecord(Record):
+    """One rule in force; secrets are left out."""
+
+    stage: str
+    rule: str
+    options: str
+
+
+class Effect(Record):
+    """One attack without and with the settings: same seed, same deletions."""
+
+    delete: str
+    probe: str
+    recovery: str
+    trials: int
+    level_without: Level
+    level_with: Level
+    labels_without: int | None
+    labels_with: int | None
+    feature_error_without: Number
+    feature_error_with: Number
+    undone_without: Number
+    undone_with: Number
+    deletions_refused: int
+    replays_refused: int
+
+
+class Price(Record):
+    """What the settings cost the honest."""
+
+    accuracy_lost: Number
+    """Mean over the heads released after the deletions: test accuracy of the exact head minus that of the released."""
+    heads: int
+    """How many heads that is."""
+    uploads: int
+    uploads_refused: dict[str, int]
+    """By rule."""
+    uploads_withheld: int
+    deletions: int
+    deletions_refused: dict[str, int]
+    """By rule."""
+    deletions_withheld: int
+    """Deletions made after which no head went out: the public one still has the deleted rows in it."""
+
+
+class PrivacySummary(Record):
+    """The privacy figures of one kind of deletion: median and worst over its trials."""
+
+    delete: str
+    deletions: int
+    median: PrivacyFigures
+    worst: PrivacyFigures
+
+
+class DefenceRecord(Record):
+    """The settings under audit, their effect and their price."""
+
+    name: str
+    rules: tuple[RuleRecord, ...]
+    severity_without: Level
+    severity_with: Level
+    effects: tuple[Effect, ...]
+    price: Price
+    attack_messages: int
+    """Messages of all probe sequences, before and after the deletions; replays apart."""
+    attack_refused: dict[str, int]
+    """Those that were refused, by rule."""
+    attack_withheld: int
+    """Those that were accepted but not answered by a new head."""
+    exposure_without: Number
+    """The attacker's highest exposure on the bare server; null where it was not measured."""
+    exposure_with: Number
+    exposure_honest: Number
+    """The highest exposure of any other client, with the settings."""
+    privacy: tuple[PrivacySummary, ...]
+    caveat: str

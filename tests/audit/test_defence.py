@@ -1,0 +1,315 @@
+"""The audit of an operator's own settings: what they change, what they cost, and who could know how much."""
+
+import csv
+import json
+
+import pytest
+
+from exhume.attack.session import Attack
+from exhume.audit.audit import assess, audit
+from exhume.audit.config import from_toml, make_settings
+from exhume.audit.configured import CONFIGURED
+from exhume.audit.defended import DefendedCell
+from exhume.audit.effect import CAVEAT
+from exhume.audit.explain import explain
+from exhume.audit.federation import Federation
+from exhume.audit.levels import LEVELS
+from exhume.audit.listening import listen
+from exhume.audit.plan import prepare
+from exhume.audit.records import Report
+from exhume.audit.runner import run
+from exhume.audit.schema import schema_text
+from exhume.defence.config import Config, Entry, dump
+from exhume.defence.default import hardened_config
+from exhume.errors import InputError
+from tests.audit.conftest import SMALL, TINY
+
+
+def config(*admission, release=(), accountant=None):
+    return Config(admission=admission, release=release, accountant=accountant)
+
+
+@pytest.fixture
+def assessed(tmp_path):
+    """Audit a configuration."""
+
+    def run_it(settings, **options):
+        dump(settings, tmp_path / "server.toml")
+        values = {**TINY, "out": tmp_path / "out", "defence": str(tmp_path / "server.toml"), **options}
+        return assess(make_settings(values))[1:]
+
+    return run_it
+
+
+@pytest.fixture
+def plan():
+    return prepare(make_settings({**SMALL, "heads": "float64"}))
+
+
+def effects(report, delete):
+    return [e for e in report.defence.effects if e.delete == delete]
+
+
+def test_without_settings_the_report_has_none_and_the_verdict_is_the_old_one(small):
+    assert small.done.report.defence is None
+    assert "xposure" not in small.done.report.verdict.text
+    assert all(cell.service is None for cell in small.done.report.cells)
+    with (small.out / "trials.csv").open() as stream:
+        assert "deletion_refused" not in next(csv.reader(stream))
+
+
+def test_the_bare_server_beside_the_settings_is_that_of_the_plain_audit(small, hardened):
+    plain = [f for f in small.done.report.findings if f.heads == "float64"]
+    assert [f for f in hardened.done.report.findings if f.heads == "float64"] == plain
+
+
+def test_the_hardened_server_lowers_the_level_and_serves_the_honest(hardened):
+    report, found = hardened.done.report, hardened.done.report.defence
+    assert found.severity_without == "replay"
+    assert LEVELS.index(found.severity_with) < LEVELS.index("replay")
+    assert report.verdict.severity == found.severity_with
+    assert found.price.uploads == 9
+    assert found.price.uploads_refused == {}
+    assert found.price.deletions_refused == {}
+    assert found.price.heads > 0
+    assert abs(found.price.accuracy_lost) < 0.1
+    assert {(e.delete, e.probe) for e in found.effects} == {
+        (delete, probe) for delete in ("sample", "class", "client") for probe in ("designed", "own_data")
+    }
+
+
+def test_the_verdict_has_effect_price_exposure_and_the_caveat_in_ten_lines(hardened):
+    lines = hardened.done.report.verdict.text.splitlines()
+    assert len(lines) <= 10
+    text = "\n".join(lines)
+    for words in ("without 6/6", "Price: accuracy lost", "Exposure: of the attacker", "(1.00 without)"):
+        assert words in text
+    assert lines[-1].strip() == "These attackers are not adapted to the settings; 'exhume advise' plays some that are."
+
+
+def test_exposure_of_every_client_is_in_json_that_keeps_to_the_schema(hardened):
+    found = hardened.json
+    assert Report.model_validate(found) == hardened.done.report
+    definitions = json.loads(schema_text())["$defs"]
+    for cell in found["cells"]:
+        assert [e["client"] for e in cell["exposure"]] == ["client 0", "client 1", "client 2"]
+        assert sum(e["attacker"] for e in cell["exposure"]) == 1
+        for exposure in cell["exposure"]:
+            assert set(exposure) == set(definitions["ExposureRecord"]["properties"])
+            assert 0 <= exposure["value"] <= 1
+    assert set(found["defence"]) == set(definitions["DefenceRecord"]["properties"])
+
+
+def test_on_the_bare_server_the_attacker_is_fully_exposed_and_the_others_are_not(small):
+    for cell in small.done.report.cells:
+        for exposure in cell.exposure:
+            assert (exposure.value == 1.0) is exposure.attacker
+            assert exposure.needed == 16
+            assert exposure.meaning
+
+
+def test_privacy_figures_of_the_audited_deletions(assessed):
+    noise, budget = Entry.of("posterior_noise", sigma=0.2), Entry.of("privacy_budget", sigma=0.2, mu=2.0)
+    _, report = assessed(config(release=(noise, budget)), probe="designed")
+    by_kind = {p.delete: p for p in report.defence.privacy}
+    assert set(by_kind) == {"sample", "class", "client"}
+    assert by_kind["sample"].deletions == 6
+    assert 0 < by_kind["sample"].median.mu_release <= by_kind["sample"].worst.mu_release
+    assert by_kind["sample"].worst.mu_release < by_kind["client"].median.mu_release
+    assert by_kind["sample"].median.mu_release <= by_kind["sample"].median.mu_total
+    assert 0 < by_kind["sample"].worst.advantage_total < 1
+    assert "Privacy of a deleted record over all releases: mu " in report.verdict.text
+
+
+def test_the_page_shows_settings_exposure_and_caveat(hardened):
+    text = (hardened.out / "report.html").read_text()
+    for words in ('id="settings"', 'id="exposure"', "Rules in force", "as configured"):
+        assert words in text
+    assert CAVEAT.split(":")[0] in text
+    with (hardened.out / "trials.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["head_withheld"] for row in rows if row["heads"] == "float64"} == {""}
+    assert all(row["exposure"] for row in rows if row["heads"] == CONFIGURED)
+
+
+def test_the_same_settings_give_the_same_numbers(hardened, tmp_path):
+    again = assess(make_settings({**TINY, "defence": "hardened", "jobs": 2, "out": tmp_path}), command="exhume audit")
+    assert again[2].model_dump() == hardened.done.report.model_dump()
+
+
+def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
+    outcome, report = assessed(config(Entry.of("minimum_rows", rows=8)), delete="sample,client")
+    price = report.defence.price
+    assert price.deletions_refused == {"minimum rows": 12}
+    assert price.deletions == 16
+    assert all(e.deletions_refused == 6 and e.level_with == "none" for e in effects(report, "sample"))
+    assert all(e.deletions_refused == 0 for e in effects(report, "client"))
+    refused = [t for t in outcome.trials if t.service is not None and t.service.deletion_refused]
+    assert all(t.reason.startswith("deletion refused: minimum rows: ") and not t.recoveries for t in refused)
+    assert any("deletion refused: minimum rows" in failure["reason"] for failure in report.failures)
+    assert next(f for f in report.findings if f.heads == CONFIGURED).reason.startswith("deletion refused")
+
+
+def test_settings_that_refuse_every_deletion_are_no_clean_bill(tmp_path):
+    dump(config(Entry.of("minimum_rows", rows=8)), tmp_path / "server.toml")
+    values = {**TINY, "delete": "sample", "probe": "designed", "trials": 2, "out": tmp_path / "out"}
+    done = audit(make_settings({**values, "defence": str(tmp_path / "server.toml")}))
+    assert done.carried_out == 0
+
+
+def test_a_refused_replay_is_no_replay(assessed):
+    outcome, report = assessed(config(Entry.of("replay")), delete="sample", probe="designed")
+    for effect in report.defence.effects:
+        assert effect.level_without == "replay"
+        assert effect.level_with == "feature"
+        assert effect.replays_refused == effect.trials == 6
+        assert effect.undone_with is None
+    ours = [r for t in outcome.trials if t.heads == CONFIGURED for r in t.recoveries]
+    assert ours
+    assert all(r.replay_head_error is None and r.accuracy_replay is None for r in ours)
+
+
+def test_no_rule_at_all_changes_no_level(assessed):
+    _, report = assessed(config())
+    assert {e.level_without for e in report.defence.effects} == {"replay"}
+    assert {e.level_with for e in report.defence.effects} == {"replay"}
+    assert report.defence.exposure_with == report.defence.exposure_without == 1.0
+    assert report.defence.privacy == ()
+
+
+def test_withheld_heads_are_counted_and_crash_nothing(assessed):
+    outcome, report = assessed(config(release=(Entry.of("min_clients", clients=9),)), delete="sample", probe="designed")
+    found = report.defence
+    assert found.price.uploads_withheld == 8
+    assert found.price.deletions_withheld == found.price.deletions == 6
+    assert found.price.accuracy_lost is None
+    assert found.attack_withheld == 2
+    assert found.severity_with == "none"
+    assert all(t.error is None for t in outcome.trials)
+    assert any(failure["reason"].startswith("withheld: 2 of 3 heads") for failure in report.failures)
+
+
+def test_refusals_of_the_attack_are_counted_by_rule(assessed):
+    _, report = assessed(config(Entry.of("duplicates")), delete="sample", probe="designed", trials=1)
+    assert report.defence.attack_refused == {"duplicates": 2}
+    assert "2 refused by duplicates" in report.verdict.text
+    assert report.defence.exposure_with < 1
+
+
+def test_clients_sign_and_show_their_rows_where_the_server_asks_for_it(assessed):
+    rules = config(Entry.of("origin"), Entry.of("ownership", rows=True))
+    _, report = assessed(rules, delete="sample", trials=2)
+    assert report.defence.price.uploads_refused == {}
+    assert report.defence.price.deletions_refused == {}
+    levels = {e.probe: e.level_with for e in report.defence.effects if e.recovery == "difference"}
+    assert levels == {"designed": "none", "own_data": "replay"}
+
+
+def test_secrets_of_the_file_are_in_no_report(tmp_path):
+    secret = "ab" * 16
+    dump(config(release=(Entry.of("posterior_noise", sigma=0.1, key=secret),)), tmp_path / "server.toml")
+    settings = make_settings(
+        {**TINY, "trials": 1, "delete": "class", "defence": str(tmp_path / "server.toml"), "out": tmp_path / "out"}
+    )
+    done = audit(settings)
+    written = [f.read_text() for f in (tmp_path / "out").rglob("*") if f.suffix in (".json", ".html", ".csv")]
+    assert len(written) == 3
+    assert not any(secret in text or str(tmp_path) in text for text in written)
+    assert done.report.settings["defence"] == "server.toml"
+    assert "sigma 0.1" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_other_settings_are_never_taken_for_these(tmp_path):
+    file = tmp_path / "server.toml"
+    values = {**TINY, "delete": "client", "probe": "designed", "defence": str(file), "out": tmp_path}
+    dump(config(release=(Entry.of("posterior_noise", sigma=0.1),)), file)
+    first = run(prepare(make_settings(values)), tmp_path)
+    dump(config(release=(Entry.of("posterior_noise", sigma=0.2),)), file)
+    again = run(prepare(make_settings(values)), tmp_path)
+    assert again.reused == 3  # the bare server's cell and its two deletions
+    assert len(first.trials) == 4
+
+
+def test_noisy_heads_are_read_by_the_estimator_that_knows_of_noise(plan):
+    noisy = config(release=(Entry.of("posterior_noise", sigma=1e-6),))
+    cell = DefendedCell(Federation.configured(plan.scenario, noisy, 0), plan.probe("own_data"))
+    assert cell.sharper is not None
+    assert cell.sharper is not cell.before
+    exact = DefendedCell(Federation.configured(plan.scenario, config(), 0), plan.probe("own_data"))
+    assert exact.sharper is exact.before
+
+
+def test_probes_that_cannot_be_taken_back_are_part_of_what_the_attacker_knows(plan):
+    rules = config(Entry.of("minimum_rows", rows=8))
+    federation = Federation.configured(plan.scenario, rules, 0)
+    heard = listen(Attack(federation.fork().target()), plan.probe("designed"))
+    assert heard.standing is not None
+    assert "could not be taken back" in heard.why()
+    cell = DefendedCell(federation, plan.probe("designed"))
+    (found,) = cell.trial(plan.scenario.parts[1], ("difference",)).found
+    assert found.scored.relerr_gram < 1e-6
+    assert found.scored.relerr_moment < 1e-6
+
+
+def test_a_fork_leaves_the_federation_alone(plan):
+    federation = Federation.configured(plan.scenario, config(Entry.of("origin"), Entry.of("replay")), 0)
+    before = federation.server.ledger.summary
+    twin = federation.fork()
+    assert twin.delete(plan.scenario.others[:1]).refused is None
+    assert federation.server.ledger.summary == before
+    assert federation.delete(plan.scenario.others[:1]).refused is None
+
+
+def test_explain_names_the_rules_and_the_bare_server():
+    text = explain(make_settings({"defence": "hardened"}))
+    for words in ("settings hardened", "bare server", "exhume advise"):
+        assert words in text
+    made = hardened_config(128)
+    assert all(f": {entry.rule}" in text for entry in (*made.admission, *made.release, made.accountant))
+    assert "key" not in text.replace("keys", "")
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_explain_gives_the_options_of_a_file(tmp_path):
+    dump(config(release=(Entry.of("posterior_noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
+    text = explain(make_settings({"defence": str(tmp_path / "server.toml")}))
+    assert "release: posterior_noise (sigma 0.25)" in text
+    assert "cdcd" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('[[admission]]\nrule = "slak"', "'slak' (did you mean 'slack'?)"),
+        ('[[release]]\nrule = "posterior_nose"', "'posterior_nose' (did you mean 'posterior_noise'?)"),
+        ('[[release]]\nrule = "posterior_noise"', "posterior_noise"),
+        ('[accountant]\nrule = "identificaton"', "'identificaton' (did you mean 'identification'?)"),
+        ("[[admision]]", "'admision' (did you mean 'admission'?)"),
+        ("nonsense", "a valid TOML file"),
+        ('[[admission]]\nrule = "norm"\nthresholds = { 1 = 1e-9 }', "all refused (norm: "),
+    ],
+)
+def test_settings_that_cannot_be_played_are_refused_by_name(tmp_path, content, words):
+    (tmp_path / "server.toml").write_text(f"version = 1\n{content}\n")
+    settings = make_settings({**TINY, "defence": str(tmp_path / "server.toml"), "out": tmp_path / "out"})
+    with pytest.raises(InputError, match=r"^defence") as caught:
+        assess(settings)
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"absent\.toml"):
+        prepare(make_settings({**TINY, "defence": str(tmp_path / "absent.toml")}))
+
+
+def test_heads_and_a_defence_exclude_each_other():
+    with pytest.raises(InputError, match="heads must be left out with a defence"):
+        make_settings({"defence": "hardened", "heads": "float32"})
+    assert make_settings({"defence": "hardened"}).columns == (CONFIGURED, "float64")
+    assert make_settings({}).columns == ("float64", "float32")
+
+
+def test_the_file_of_an_audit_can_name_its_settings(tmp_path):
+    (tmp_path / "audit.toml").write_text('defence = "server.toml"\n')
+    assert make_settings(from_toml(tmp_path / "audit.toml")).defence == "server.toml"
