@@ -109,7 +109,7 @@ def test_mu_is_what_the_best_test_has(echo):
     (made,) = rule.deletions
     assert made.mu == pytest.approx(math.sqrt(moved + (0.0 if echo else h**2 / (2 * tau**2))))
     assert made.total == made.mu
-    assert 0 < made.figures()["advantage_first"] < 1
+    assert 0 < made.figures()["advantage_run"] < 1
 
 
 def test_no_number_of_heads_averages_the_mask_away():

@@ -127,10 +127,10 @@ def _service(plan: Plan, trial: DefendedTrial) -> TrialService:
 
 
 def _privacy(trial: DefendedTrial) -> PrivacyFigures | None:
-    """Return the budget's figures of this deletion; of a round of several clients, the worst one's."""
+    """Return the figures of this deletion that the settings keep; of several accounts or clients, the worst one's."""
     if trial.asked.refused is not None:
         return None
-    found = [d for rule in trial.federation.budgets for d in rule.deletions if d.number == trial.asked.number]
+    found = [d for rule in trial.federation.accounts for d in rule.deletions if d.number == trial.asked.number]
     if not found:
         return None
     figures = max(found, key=lambda d: d.total).figures()

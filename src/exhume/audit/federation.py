@@ -14,8 +14,7 @@ from exhume.audit.scenario import Rows, Scenario
 from exhume.defence.accountant import IdentificationAccountant
 from exhume.defence.admission import Origin, Ownership, itemise, sign
 from exhume.defence.config import Config, Defences
-from exhume.defence.release import Chain
-from exhume.defence.release.privacy_budget import PrivacyBudget
+from exhume.defence.release import Chain, DeletionMask, PrivacyBudget
 from exhume.errors import InputError, RefusedError
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
@@ -169,10 +168,10 @@ class Federation:
         return [] if self.defences.accountant is None else [(n, self.server.exposure(n)) for n in self.names]
 
     @property
-    def budgets(self) -> list[PrivacyBudget]:
-        """The privacy budgets in force."""
-        rules = () if self.defences.release is None else self.defences.release.rules
-        return [rule for rule in rules if isinstance(rule, PrivacyBudget)]
+    def accounts(self) -> list[PrivacyBudget | DeletionMask]:
+        """The release rules in force that keep account of what each deletion tells."""
+        rules = self.defences.release.rules if isinstance(self.defences.release, Chain) else ()
+        return [rule for rule in rules if isinstance(rule, (PrivacyBudget, DeletionMask))]
 
     def _dressed(self, add: Rows | None = None, delete: Rows | None = None) -> Update:
         """Make an honest message, with its rows where the server asks for them."""

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class PrivacyFigures(Record):
-    """What a privacy budget says of one deletion: mu and best advantage of one release, the quiet run, all releases."""
+    """What a budget or mask says of one deletion: mu and best advantage of one release, the quiet run, all releases."""
 
     mu_release: Number
     mu_run: Number

@@ -84,9 +84,12 @@ class MaskedDeletion:
         return self.mu * math.sqrt(1.0 + self.redraws + self.folded)
 
     def figures(self, delta: float = 1e-5) -> dict[str, float]:
-        """Return the mu, best advantage and epsilon: of the state right after it, and of all since."""
+        """Return the mu, best advantage and epsilon: of one release, of a quiet run of any length, of all since.
+
+        The first two are the same: further heads of a run tell nothing that the first does not.
+        """
         found: dict[str, float] = {}
-        for name, mu in (("first", self.mu), ("total", self.total)):
+        for name, mu in (("release", self.mu), ("run", self.mu), ("total", self.total)):
             found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon_of(mu, delta)}
         return found
 
