@@ -154,14 +154,18 @@ def test_rows_and_recommendation():
         + records("noise", 1, 0.1, 0.0)
         + records("late", 0, 0.0, 5.0)
         + records("rude", 0, 0.0, 0.0, refused=1)
+        + records("lucky", 4, 0.3, 0.0),
+        chance=0.1,
     )
-    assert [row.defence for row in rows] == ["none", "noise", "late", "rude"]
+    assert [row.defence for row in rows] == ["none", "noise", "late", "rude", "lucky"]
     assert rows[0].worst == "designed (busy)" and rows[0].feature_error == pytest.approx(0.2)
     assert recommend(rows, Needs(0.2, 0.0)).defence == "noise"
     assert recommend(rows, Needs(0.2, 10.0)).defence == "late"
     assert recommend(rows, Needs(0.0, 0.0)).defence == "none"
     assert recommend(rows[1:2], Needs(0.0, 0.0)) is None
-    assert rows[1].holds(0.1) and not rows[0].holds(0.1)
+    assert rows[0].refutes() and not rows[1].refutes()
+    # 4 of 10 at 15%: 1 - (0.85^10 + 10 0.15 0.85^9 + 45 0.15^2 0.85^8 + 120 0.15^3 0.85^7) = 0.0500
+    assert rows[4].p_value == pytest.approx(0.04997, abs=1e-5) and rows[4].refutes()
     assert upper(0, 20) == pytest.approx(1 - 0.025 ** (1 / 20))
     assert upper(20, 20) == 1.0 and not math.isnan(rows[0].label_upper)
     with pytest.raises(InputError):

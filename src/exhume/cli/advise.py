@@ -81,10 +81,9 @@ def advise(
             bars.update(task, completed=done, total=total)
 
         records = run(request, out, jobs=jobs, progress=progress)
-    rows = rows_of(records)
+    chance = 1.0 / setting_of(request).classes
+    rows = rows_of(records, chance)
     chosen = recommend(rows, needs)
-    setting = setting_of(request)
-    chance = 1.0 / setting.classes
     paths = _write(request, records, rows, chosen, needs, chance, out)
     failures = [r for r in records if r.get("error")]
     if as_json:
@@ -195,7 +194,7 @@ def _verdict(chosen: Row | None, needs: Needs, chance: float, paths: dict[str, s
     limits = f"at most {needs.max_accuracy_loss:g} points and {needs.max_staleness:g} changes of delay"
     if chosen is None:
         return f"Verdict: no defence of the matrix serves everybody within {limits}. Allow more of one of them."
-    goal = "holds" if chosen.holds(chance) else "does not hold"
+    goal = "is refuted" if chosen.refutes() else f"is not refuted (up to {chosen.label_upper:.0%} fits what was seen)"
     return (
         f"Verdict: within {limits}, '{chosen.defence}' leaks least: the best attack reads {chosen.label_rate:.0%} of "
         f"labels (chance {chance:.0%}) and puts back {chosen.replay_rate:.0%} of deletions. The goal (chance plus five "
@@ -215,7 +214,7 @@ def _facts(
     from dataclasses import asdict
 
     def plain(row: Row) -> dict[str, Any]:
-        facts = asdict(row) | {"exact": row.exact, "fits": row.fits(needs), "holds": row.holds(chance)}
+        facts = asdict(row) | {"exact": row.exact, "fits": row.fits(needs), "refuted": row.refutes()}
         return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in facts.items()}
 
     return {

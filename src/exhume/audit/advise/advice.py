@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
 from exhume.errors import InputError
 
 __all__ = ["Needs", "Row", "recommend", "rows_of", "upper"]
 
 MARGIN = 0.05
-"""A defence holds if no attack recovers labels better than chance plus this."""
+"""The goal: no attack recovers labels better than chance plus this."""
+
+LEVEL = 0.05
+"""The goal is refuted where what was seen is less likely than this."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Row:
     """Upper end of its 95% interval (Clopper-Pearson, for the worst attack alone)."""
     worst: str
     """The attack that did."""
+    p_value: float
+    """How likely so many right labels are at chance plus five points, times the number of attacks (at most 1)."""
     feature_error: float
     """Lowest median relative error of the recovered feature, over attacks."""
     replay_rate: float
@@ -80,9 +85,12 @@ class Row:
             and self.errors == 0
         )
 
-    def holds(self, chance: float) -> bool:
-        """Whether it reaches the goal: labels at most five points above chance, no replay."""
-        return self.label_rate <= chance + MARGIN + 1e-9 and self.replay_rate == 0
+    def refutes(self) -> bool:
+        """Whether the run refutes the goal: labels at most five points above chance, and no replay.
+
+        The best of many attacks lies above chance by luck alone, so the test allows for their number.
+        """
+        return self.p_value < LEVEL or self.replay_rate > 0
 
 
 def upper(successes: int, trials: int, level: float = 0.95) -> float:
@@ -92,13 +100,14 @@ def upper(successes: int, trials: int, level: float = 0.95) -> float:
     return float(beta.ppf(0.5 + level / 2, successes + 1, trials - successes))
 
 
-def rows_of(records: Sequence[dict[str, Any]]) -> list[Row]:
+def rows_of(records: Sequence[dict[str, Any]], chance: float) -> list[Row]:
     """Return one row per defence, in the order of the records."""
     names = list(dict.fromkeys(r["defence"] for r in records))
-    return [row for name in names if (row := _row(name, [r for r in records if r["defence"] == name])) is not None]
+    mine = ([r for r in records if r["defence"] == name] for name in names)
+    return [row for name, own in zip(names, mine, strict=True) if (row := _row(name, own, chance)) is not None]
 
 
-def _row(name: str, records: list[dict[str, Any]]) -> Row | None:
+def _row(name: str, records: list[dict[str, Any]], chance: float) -> Row | None:
     honest = next((r["honest"] for r in records if "honest" in r), None)
     scored = [(r, r["score"]) for r in records if "score" in r]
     if honest is None or not scored:
@@ -113,6 +122,7 @@ def _row(name: str, records: list[dict[str, Any]]) -> Row | None:
         label_rate=_rate(top, "labels") if top is not None else math.nan,
         label_upper=upper(top["labels"], top["trials"]) if top is not None else math.nan,
         worst="-" if worst is None else worst["attack"] + (" (busy)" if worst["busy"] else ""),
+        p_value=min([1.0, *(len(readers) * _excess(s, chance + MARGIN) for _, s in readers)]),
         feature_error=min(errors, default=math.nan),
         replay_rate=max((_rate(s, "replays") for _, s in readers), default=0.0),
         told_replay_rate=max(told, default=math.nan),
@@ -126,6 +136,11 @@ def _row(name: str, records: list[dict[str, Any]]) -> Row | None:
         deletions_asked=honest["deletions_asked"],
         errors=sum(1 for r in records if r.get("error")),
     )
+
+
+def _excess(score: dict[str, Any], share: float) -> float:
+    """Return the chance of at least as many right labels if each is right with a probability of ``share``."""
+    return float(binom.sf(int(score["labels"]) - 1, int(score["trials"]), min(share, 1.0)))
 
 
 def _rate(score: dict[str, Any], what: str) -> float:

@@ -45,7 +45,7 @@ class Context:
         return self.setting.d, self.setting.classes
 
 
-def honest_blocks(setting: Setting, count: int = 160) -> Iterator[Summary]:
+def honest_blocks(setting: Setting, count: int = 320) -> Iterator[Summary]:
     """Yield blocks of honest batches of the calibration rows: one row to all of them, sizes even on a log scale."""
     rng = np.random.default_rng([setting.seed, 11])
     most = len(setting.calibration)
@@ -99,7 +99,7 @@ def _sigma(setting: Setting) -> float:
 
 @lru_cache(maxsize=2)
 def _norm(setting: Setting) -> Entry:
-    made = Norm.calibrated(honest_blocks(setting), rate=0.0, slack=1.5)
+    made = Norm.calibrated(honest_blocks(setting), rate=0.0, slack=2.0)
     return Entry.of("norm", thresholds={str(k): t for k, t in made.thresholds.items()})
 
 
@@ -229,7 +229,7 @@ def _all() -> Iterator[Defence]:
         "origin": "messages are authenticated per client",
         "duplicates": "no block twice, up to sign and scale; no mirrored pairs",
         "positive": "grams positive semidefinite, moments in their span",
-        "norm": "blocks no larger than 1.5 times the largest honest one of as many rows",
+        "norm": "blocks no larger than twice the largest honest one of as many rows",
         "ownership": "deletions are sums of the client's own earlier messages",
         "ownership-rows": "deletions are rows that the client has shown before",
         "slack": "what a client has left must be what some rows can make",
