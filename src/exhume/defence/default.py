@@ -68,6 +68,7 @@ def hardened_config(
     budget: float | None = None,
     thresholds: Mapping[str, float] | None = None,
     echo: bool = False,
+    show_rows: bool = False,
     margin: int | None = None,
     collusion: int = 1,
     least_norm: float = 1e-3,
@@ -90,6 +91,9 @@ def hardened_config(
         Those of `exhume.defence.admission.Norm`, calibrated on honest messages; no norm rule without.
     echo
         Whether the mask keeps the deleted grams (`DeletionMask`): for ledgers with few rows for so many features.
+    show_rows
+        Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, and no
+        row near somebody else's deleted one is added again, however it is mixed.
     margin
         How many dimensions must stay unknown to every coalition; a quarter of d by default.
     collusion
@@ -120,6 +124,7 @@ def hardened_config(
             *norm,
             Entry.of("duplicates"),
             Entry.of("replay"),
+            *((Entry.of("ownership", rows=True),) if show_rows else ()),
             Entry.of("slack", least_norm=least_norm),
         ),
         release=(*release, Entry.of("heads", precision=precision)),

@@ -153,13 +153,15 @@ class Defence:
     accountant: bool = False
     echo: bool = False
     """Whether the default keeps deleted grams in its mask."""
+    show_rows: bool = False
+    """Whether the default has clients show their rows."""
     hardened: bool = False
     """Whether this is the default of `Server.hardened`; the names of rules then stay empty."""
 
     @property
     def itemised(self) -> bool:
         """Whether clients must show their rows."""
-        return "ownership-rows" in self.admission
+        return self.show_rows or "ownership-rows" in self.admission
 
     @property
     def signed(self) -> bool:
@@ -191,6 +193,7 @@ class Defence:
                 least_norm=_least_norm(context),
                 thresholds=_norm(context.setting).options["thresholds"],
                 echo=self.echo,
+                show_rows=self.show_rows,
                 key=NOISE_KEY,
             )
         return Config(
@@ -272,6 +275,7 @@ def _all() -> Iterator[Defence]:
     )
     yield Defence("hardened", "the default of Server.hardened, calibrated", hardened=True)
     yield Defence("hardened+echo", "the same; the mask keeps deleted grams", hardened=True, echo=True)
+    yield Defence("hardened+rows", "the same with echo; clients show rows", hardened=True, echo=True, show_rows=True)
 
 
 DEFENCES: dict[str, Defence] = {made.name: made for made in _all()}
