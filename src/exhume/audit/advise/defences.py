@@ -133,6 +133,7 @@ RELEASES: dict[str, Callable[[Context], Entry]] = {
     "posterior-0.02": lambda x: Entry.of("posterior_noise", sigma=0.02, key=NOISE_KEY),
     "posterior": lambda x: Entry.of("posterior_noise", sigma=x.sigma, key=NOISE_KEY),
     "mask": lambda x: Entry.of("deletion_mask", sigma=x.sigma, collusion=x.colluders, key=NOISE_KEY),
+    "privacy-budget": lambda x: Entry.of("privacy_budget", sigma=x.sigma, mu=2.0, collusion=x.colluders),
     "every-8": lambda x: Entry.of("every", changes=8),
     "clients-3": lambda x: Entry.of("min_clients", clients=3),
     "budget": lambda x: Entry.of("response_budget", responses=max(x.size[0] // x.size[1] // 2, 1)),
@@ -176,7 +177,7 @@ class Defence:
     @property
     def gated(self) -> bool:
         """Whether heads may be withheld."""
-        return self.hardened or self.accountant or bool(set(self.release) & {"every-8", "clients-3", "budget"})
+        return self.hardened or self.accountant or bool(set(self.release) & GATES)
 
     @property
     def counts_changes(self) -> bool:
@@ -219,6 +220,7 @@ class Defence:
         return build(self.config(context), ledger).server(ledger)
 
 
+GATES = {"every-8", "clients-3", "budget", "privacy-budget"}
 INEXACT = {"float32", "float16", "isotropic", "posterior-0.02", "posterior", "mask"}
 
 
@@ -247,6 +249,12 @@ def _all() -> Iterator[Defence]:
     yield Defence("isotropic", "Gaussian noise 1e-3 on every entry", (), ("isotropic",))
     yield Defence("posterior-0.02", "posterior-shaped noise, sigma 0.02", (), ("posterior-0.02",))
     yield Defence("posterior", "posterior-shaped noise as the accuracy bears", (), ("posterior",))
+    yield Defence(
+        "posterior+budget",
+        "the same; at most mu 2 in the quiet run after a deletion",
+        (),
+        ("posterior", "privacy-budget"),
+    )
     yield Defence("mask", "masked totals: one draw per deletion, as the accuracy bears", (), ("mask",))
     yield Defence("every-8", "one head per 8 accepted changes", (), ("every-8",))
     yield Defence("clients-3", "one head per 3 distinct clients", (), ("clients-3",))
