@@ -251,7 +251,7 @@ def test_its_place_and_its_arguments():
     with pytest.raises(InputError, match="at most one mask"):
         Chain([DeletionMask(0.1), DeletionMask(0.1)])
     Chain([DeletionMask(0.1), LowRank(2), PosteriorNoise(0.05), Heads()])
-    for bad in ({"sigma": 0.0}, {"spread": 1.0}, {"memory": -0.1}, {"memory": 1.0}, {"collusion": 0}):
+    for bad in ({"sigma": 0.0}, {"spread": 1.0}, {"spread": 0.0}, {"memory": -0.1}, {"memory": 1.0}, {"collusion": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             DeletionMask(**{"sigma": 0.1, **bad})
 
@@ -273,3 +273,27 @@ def test_rows_are_counted_from_the_totals():
     assert rows_in(Ledger(Summary.of(with_constant, y, C), 1e-9)) in (499, 500)
     assert 0.8 * 500 < rows_in(Ledger(Summary.of(F, y, C), GAMMA)) <= 500
     assert rows_in(Ledger.zeros(D, C, GAMMA)) == 0
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_but_for_the_noise_the_head_after_a_deletion_is_the_one_without_the_rows(echo):
+    """With next to no noise and rows that weigh much; echo keeps the gram and still gets the head right."""
+    rule = DeletionMask(1e-9, spread=0.0 if echo else 1e-9, echo=echo)
+    server, F, y = served(rule, n=12)
+    head = drop(server, F, y, slice(0, 1)).head
+    np.testing.assert_allclose(head.weights, exact(server), atol=1e-6)
+    gram = rule.totals(server.ledger)[0] - GAMMA * np.eye(D)
+    np.testing.assert_allclose(gram, Summary.of(F, y, C).gram if echo else server.ledger.summary.gram, atol=1e-6)
+
+
+def test_an_echo_pulls_later_heads_towards_what_was_predicted_for_the_row():
+    """The second head is that of the rows left and of the first row, labelled by the first head."""
+    rule = DeletionMask(1e-9, spread=0.0, echo=True)
+    server, F, y = served(rule, n=12)
+    first = drop(server, F, y, slice(0, 1)).head.weights
+    second = drop(server, F, y, slice(1, 2)).head.weights
+    left = Summary.of(F[2:], y[2:], C)
+    gram = left.gram + np.outer(F[0], F[0]) + GAMMA * np.eye(D)
+    expected = np.linalg.solve(gram, left.moment + np.outer(F[0], first.T @ F[0]))
+    np.testing.assert_allclose(second, expected, atol=1e-6)
+    assert not np.allclose(second, exact(server), atol=1e-3)

@@ -49,7 +49,8 @@ def whitened_moment(summary: Summary, floor: float) -> Matrix | None:
     class that can have made the moment: ``Y'PY`` for a projection P, equal to the class counts for independent rows.
     """
     d = summary.d
-    shifted = np.asfortranarray(summary.gram).copy(order="F")
+    # The transpose of a symmetric matrix in C order is that matrix in Fortran order: one straight copy.
+    shifted = summary.gram.T.copy(order="F")
     shifted.flat[:: d + 1] += floor
     factor, info = dpotrf(shifted, lower=1, overwrite_a=1)
     if info != 0:

@@ -18,8 +18,9 @@ the head answers to later additions, which is what an attacker reads the gram fr
 **Echo.** Where a record weighs much (few rows for so many features), its gram stands out of any noise that leaves the
 masked gram positive. With ``echo`` the gram that heads follow from keeps the deleted rows, with the labels that the
 head after the deletion gives them: that head is the one without the rows, as always, and the masked gram does not move
-at all. The price is that the server keeps the sum of deleted grams in its mask, and later additions move the head a
-little less than they should.
+at all. The price is that the server keeps the sum of deleted grams in its mask, and that they pull later heads towards
+what was predicted for them when they left. To give them new labels later would undo the privacy: labels that follow
+the true head show, through every swing that an attacker gives it, the rows that they belong to.
 
 **Whose draw.** A client that deletes again gets a new draw in place of its last: what it can redraw at will is its own
 part of the mask, and that tells it nothing of others'. Only the last ``collusion`` clients have a part of their own.
@@ -148,7 +149,7 @@ class DeletionMask(Rule):
         single deletion is behind ``sigma / mask_growth(memory, collusion)``.
     spread
         Size of the whole mask on the gram: the masked gram's eigenvalues relative to the true one's lie about within
-        ``1 - spread`` and ``1 + spread``. From 0 to below 1.
+        ``1 - spread`` and ``1 + spread``. Above 0 (with echo also 0) and below 1.
     memory
         How much of the common part stays at a fold, from 0 to below 1.
     collusion
@@ -176,6 +177,8 @@ class DeletionMask(Rule):
         for field, value in (("spread", spread), ("memory", memory)):
             if not 0 <= value < 1:
                 raise InputError(field, "from 0 to below 1", value)
+        if spread == 0 and not echo:
+            raise InputError("spread", "above 0 unless echo is on: a gram without noise shows the deletion", spread)
         self.spread, self.memory = float(spread), float(memory)
         self.collusion = at_least("collusion", collusion, 1)
         self.echo = bool(echo)
@@ -361,6 +364,4 @@ def _distance(factor: Matrix, head: Matrix, block: Summary, s: float, tau: float
     half = solve_triangular(factor, block.gram, lower=True)
     white = solve_triangular(factor, half.T, lower=True)
     size = 0.0 if echo else float(np.vdot(white, white))
-    if tau == 0.0:
-        return math.inf if size > 0.0 else math.sqrt(squared)
-    return math.sqrt(squared + size / (2.0 * tau**2))
+    return math.sqrt(squared + (size / (2.0 * tau**2) if size else 0.0))
