@@ -92,7 +92,7 @@ def advise(
     _print(rows, chance)
     for r in failures:
         typer.echo(f"cell failed: {r['attack']} against {r['defence']}: {r['error']}", err=True)
-    typer.echo(f"\nfigure: {paths['png']} and {paths['svg']}")
+    typer.echo(f"\nfigure: {paths['png']} and {paths['svg']}; tables: {paths['tables']}")
     typer.echo(_verdict(chosen, needs, chance, paths))
 
 
@@ -130,13 +130,19 @@ def _write(
     out: Path,
 ) -> dict[str, str]:
     from exhume.audit.advise.defences import Context, defence
+    from exhume.audit.advise.markdown import costs, matrix
     from exhume.audit.advise.plot import draw
     from exhume.audit.advise.run import setting_of
     from exhume.defence.config import dump
 
     title = f"{request.data}, {request.encoder}: {request.trials} deletions a cell"
     png, svg = draw(records, rows, chosen, needs, chance, out / "leak_against_cost", title)
-    paths = {"png": str(png), "svg": str(svg), "cells": str(out / "cells.jsonl")}
+    tables = out / "matrix.md"
+    halves = [f"Labels read, quiet server:\n\n{matrix(records)}", f"Costs:\n\n{costs(rows)}"]
+    if busy := matrix(records, busy=True):
+        halves.insert(1, f"Labels read, with honest updates in between:\n\n{busy}")
+    tables.write_text(f"# {title}\n\n" + "\n".join(halves), encoding="utf-8")
+    paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
     if chosen is not None:
         context = Context(setting_of(request), colluders=request.collusion)
         file = out / "server.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,6 +92,8 @@ def make_setting(
         )
     order = np.random.default_rng([seed, 1]).permutation(n)
     own, held_out, calibration, rest = np.split(order, np.cumsum([share, share, sample]))
+    for mine, pool in itertools.product((own, held_out), (rest, calibration)):
+        _fill_rank(features, mine, pool)
     parts = np.array_split(rest, CLIENTS)
     cuts = [round(len(part) * (1 - RESERVE)) for part in parts]
     honest = tuple(part[:cut] for part, cut in zip(parts, cuts, strict=True))
@@ -115,3 +118,17 @@ def make_setting(
         seed,
         points,
     )
+
+
+def _fill_rank(features: Matrix, mine: Rows, pool: Rows) -> None:
+    """Swap rows of a pool in until ``mine`` has full feature rank, as the paper asks of an attacker."""
+    d = features.shape[1]
+    while (rank := int(np.linalg.matrix_rank(features[mine]))) < d:
+        _, _, right = np.linalg.svd(features[mine])
+        gain = np.abs(features[pool] @ right[-1])
+        best = int(np.argmax(gain))
+        # A row that brings nothing new to the others makes room: one that can be left out without losing rank.
+        spare = next((i for i in range(len(mine)) if np.linalg.matrix_rank(features[np.delete(mine, i)]) == rank), None)
+        if spare is None or gain[best] <= 1e-9 * np.linalg.norm(features[pool[best]]):
+            return
+        mine[spare], pool[best] = pool[best], mine[spare]
