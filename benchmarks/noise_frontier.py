@@ -134,13 +134,13 @@ def leak(problem, sigmas):
     return np.array(shifts), {s: {r: n / total for r, n in found.items()} for s, found in hits.items()}
 
 
-def masked(problem, sigma, echo):
+def masked(problem, sigma):
     """Return the share of right labels for an attacker who knows all that masked heads can tell, and their cost."""
     ledger = Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA)
     own = Candidates(problem.A, problem.W, problem.F[problem.own], problem.y[problem.own], problem.c)
     hits, mus = {"informed": 0, "knows f": 0}, []
     for row in problem.deleted:
-        server = hardened(ledger.copy(), sigma=sigma, echo=echo, admission=False)
+        server = hardened(ledger.copy(), sigma=sigma, admission=False)
         rule = server.release.rules[0]
         server.submit(Update.deleting(Summary.of(problem.F[[row]], problem.y[[row]], problem.c)), "alice")
         gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.totals(server.ledger), strict=True))
@@ -152,14 +152,12 @@ def masked(problem, sigma, echo):
         hits["knows f"] += int((white @ Y + (white @ white) * (problem.W.T @ f)).argmax()) == problem.y[row]
         mus.append(rule.deletions[0].mu)
     total = len(problem.deleted)
-    return {name: hit / total for name, hit in hits.items()}, float(np.median(mus)), masked_cost(problem, sigma, echo)
+    return {name: hit / total for name, hit in hits.items()}, float(np.median(mus)), masked_cost(problem, sigma)
 
 
-def masked_cost(problem, sigma, echo, deletions=60, clients=12):
+def masked_cost(problem, sigma, deletions=60, clients=12):
     """Return the mean points of accuracy that the real server's heads lose against exact ones, after some deletions."""
-    server = hardened(
-        Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), sigma=sigma, echo=echo, admission=False
-    )
+    server = hardened(Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), sigma=sigma, admission=False)
     features, labels = problem.test
     lost = []
     for i, row in enumerate(problem.rng.permutation(len(problem.F))[:deletions]):
@@ -201,10 +199,8 @@ def frontier(name, trials, sigmas):
     quantiles = dict(zip(("median", "p95", "max"), np.quantile(shifts, [0.5, 0.95, 1.0]).tolist(), strict=True))
     d, records = len(problem.A), len(problem.F)
     sigma = sigma_for(records, d)
-    default = []
-    for echo in (False, True):
-        labels, mu, lost = masked(problem, sigma, echo)
-        default.append({"echo": echo, "sigma": sigma, "labels": labels, "median_mu": mu, "accuracy_lost_points": lost})
+    labels, mu, lost = masked(problem, sigma)
+    default = {"sigma": sigma, "labels": labels, "median_mu": mu, "accuracy_lost_points": lost}
     size = {"d": d, "rows": records, "classes": problem.c, "trials": len(problem.deleted)}
     return {"data": name, **size, "accuracy": exact, "shift": quantiles, "cells": rows, "hardened": default}
 
@@ -223,14 +219,12 @@ def show(result):
             f"{cell['median_best_advantage']:9.2f} {cell['accuracy_lost_points']:10.2f}"
         )
 
-    print("  the hardened server, any number of heads on both sides:")
-    for hard in result["hardened"]:
-        labels = ", ".join(f"{reader} {100 * share:.1f}" for reader, share in hard["labels"].items())
-        name = "with echo" if hard["echo"] else "default"
-        print(
-            f"  sigma {hard['sigma']:.3g}, {name:>9}: {labels}; median mu of a deletion {hard['median_mu']:.2f}; "
-            f"{hard['accuracy_lost_points']:.2f} points lost"
-        )
+    hard = result["hardened"]
+    labels = ", ".join(f"{reader} {100 * share:.1f}" for reader, share in hard["labels"].items())
+    print(
+        f"  the hardened server at sigma {hard['sigma']:.3g}, any number of heads on both sides: {labels}; "
+        f"median mu of a deletion {hard['median_mu']:.2f}; {hard['accuracy_lost_points']:.2f} points lost"
+    )
 
 
 def main():

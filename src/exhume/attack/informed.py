@@ -67,12 +67,12 @@ def read_change(own: Candidates, moment: Matrix, s: float, gram: Matrix | None =
     gram
         The change ``f f'`` of the gram, with noise ``tau L (N + N') L' / sqrt(2)``, if that was seen too.
     tau
-        Size of that noise; 0 where the gram does not move.
+        Size of that noise.
     """
     Y = solve_triangular(own.L, moment, lower=True)
     fit = (own.white @ Y * own.residual).sum(axis=1) - 0.5 * own.leverage * (own.residual**2).sum(axis=1)
     score = fit / max(s, 1e-300) ** 2
-    if gram is not None and tau > 0:
+    if gram is not None:
         half = solve_triangular(own.L, gram, lower=True)
         X = solve_triangular(own.L, half.T, lower=True)
         X = 0.5 * (X + X.T)

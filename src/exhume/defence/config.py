@@ -30,7 +30,7 @@ from exhume.defence import admission
 from exhume.defence._options import checked, first_error, to_toml
 from exhume.defence.accountant import IdentificationAccountant
 from exhume.defence.defences import Defences
-from exhume.defence.release import Chain, find
+from exhume.defence.release import Chain, DeletionMask, find
 from exhume.errors import InputError, unknown_name
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Accountant, AdmissionRule, ReleaseRule
@@ -125,6 +125,12 @@ def build(config: Config, ledger: Ledger) -> Defences:
     if config.accountant is not None:
         chosen = _accountant(config.accountant.rule)
         accountant = chosen(**checked("accountant", chosen, config.accountant.options, sizes))
+        if getattr(accountant, "action", None) == "coarsen" and any(isinstance(r, DeletionMask) for r in release):
+            raise InputError(
+                "accountant.action",
+                "withhold or report beside a deletion_mask (coarsening shows true heads)",
+                "coarsen",
+            )
     return Defences(rules, Chain(release) if release else None, accountant)
 
 

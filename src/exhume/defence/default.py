@@ -16,7 +16,7 @@ __all__ = ["SIGMA", "SPREAD", "hardened", "hardened_config", "rows_in", "sigma_f
 SIGMA = 0.2
 """Default noise: the largest on the measured frontier that costs at most 0.2 points on MNIST and CIFAR-10."""
 
-SPREAD = 0.6
+SPREAD = 0.7
 """Default spread of the mask on the gram."""
 
 SCORE_NOISE = 0.04
@@ -26,7 +26,7 @@ What a data set bears depends on its margins: on CIFAR-10 features 0.03 costs 0.
 measure on, `exhume.defence.calibration.sigma_within` does better.
 """
 
-FRESH = 0.5
+FRESH = 0.4
 """Share of sigma that is drawn for every state; the rest is the mask, drawn for every deletion."""
 
 
@@ -56,7 +56,7 @@ def split(sigma: float, spread: float = SPREAD) -> tuple[float, float]:
     The mask's noise passes through the masked gram's inverse. With its spectrum a semicircle of radius r around 1 that
     makes its variance ``2 (1 / sqrt(1 - r^2) - 1) / r^2`` times as large.
     """
-    growth = 2.0 * (1.0 / math.sqrt(1.0 - spread**2) - 1.0) / spread**2 if spread > 0 else 1.0
+    growth = 2.0 * (1.0 / math.sqrt(1.0 - spread**2) - 1.0) / spread**2
     return FRESH * sigma, sigma * math.sqrt((1.0 - FRESH**2) / growth)
 
 
@@ -67,7 +67,6 @@ def hardened_config(
     sigma: float | None = None,
     budget: float | None = None,
     thresholds: Mapping[str, float] | None = None,
-    echo: bool = False,
     show_rows: bool = False,
     margin: int | None = None,
     collusion: int = 1,
@@ -89,8 +88,6 @@ def hardened_config(
         The mu that the fresh noise of a quiet run may tell of a deletion, on top of the mask: heads beyond it wait.
     thresholds
         Those of `exhume.defence.admission.Norm`, calibrated on honest messages; no norm rule without.
-    echo
-        Whether the mask keeps the deleted grams (`DeletionMask`): for ledgers with few rows for so many features.
     show_rows
         Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, and no
         row near somebody else's deleted one is added again, however it is mixed.
@@ -108,11 +105,10 @@ def hardened_config(
     """
     if sigma is None:
         sigma = SIGMA if rows is None else sigma_for(rows, d)
-    spread = 0.0 if echo else SPREAD
-    fresh, mask = split(sigma, spread)
+    fresh, mask = split(sigma)
     secret = {} if key is None else {"key": key}
     release = [
-        Entry.of("deletion_mask", sigma=mask, spread=spread, collusion=collusion, echo=echo, **secret),
+        Entry.of("deletion_mask", sigma=mask, spread=SPREAD, collusion=collusion, **secret),
         Entry.of("posterior_noise", sigma=fresh, **secret),
     ]
     if budget is not None:

@@ -152,8 +152,6 @@ class Defence:
     admission: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     accountant: bool = False
-    echo: bool = False
-    """Whether the default keeps deleted grams in its mask."""
     show_rows: bool = False
     """Whether the default has clients show their rows."""
     hardened: bool = False
@@ -193,7 +191,6 @@ class Defence:
                 collusion=context.colluders,
                 least_norm=_least_norm(context),
                 thresholds=_norm(context.setting).options["thresholds"],
-                echo=self.echo,
                 show_rows=self.show_rows,
                 key=NOISE_KEY,
             )
@@ -282,8 +279,7 @@ def _all() -> Iterator[Defence]:
         ("every-8", "posterior"),
     )
     yield Defence("hardened", "the default of Server.hardened, calibrated", hardened=True)
-    yield Defence("hardened+echo", "the same; the mask keeps deleted grams", hardened=True, echo=True)
-    yield Defence("hardened+rows", "the same with echo; clients show rows", hardened=True, echo=True, show_rows=True)
+    yield Defence("hardened+rows", "the same; clients show rows", hardened=True, show_rows=True)
 
 
 DEFENCES: dict[str, Defence] = {made.name: made for made in _all()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from exhume.defence._state import pack, unpack
 from exhume.defence.release._base import STAGES, Rule, stage_of
+from exhume.defence.release.deletion_mask import DeletionMask
 from exhume.errors import InputError
 from exhume.protocol.head import Head
 from exhume.protocol.rules import Occasion, ReleaseRule
@@ -54,12 +55,15 @@ class Chain(ReleaseRule):
             if found is None:
                 return None
             found = rule.release(found, occasion)
+            occasion = _seen_after(rule, occasion)
         return found
 
     def record(self, released: Head | None, occasion: Occasion) -> None:
         """Tell every rule what went out."""
         for rule in self.rules:
+            later = _seen_after(rule, occasion)
             rule.record(released, occasion)
+            occasion = later
 
     def save(self) -> bytes:
         """Write the states of all rules that have one."""
@@ -80,3 +84,8 @@ class Chain(ReleaseRule):
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.rules))}])"
+
+
+def _seen_after(rule: ReleaseRule, occasion: Occasion) -> Occasion:
+    """Return what the rules after this one may know: behind a mask, the masked ledger only."""
+    return rule.masked(occasion) if isinstance(rule, DeletionMask) else occasion

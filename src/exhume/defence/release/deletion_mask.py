@@ -6,27 +6,28 @@ brings a draw of its own,
     E_A = tau L (N + N') L' / sqrt(2),    E_G = E_A W + s L Z,
 
 with N and Z standard normal, and with L and W the factor and the head of the masked totals as they were before it.
-Whatever an attacker sends and however many heads it reads, it learns the masked totals and nothing more. Given those
-before a deletion of (P, Q), those after it are Gaussian with a covariance that does not depend on (P, Q): the two
-worlds with and without it are exactly
+Whatever an attacker sends and however many heads it reads, it learns at most the masked totals. That somebody deleted
+something shows. What it was is behind the draw: given the masked totals before, those after a deletion of (P, Q) are
+Gaussian with a covariance that does not depend on (P, Q), and the worlds with a deletion of (P, Q) and of nothing are
 
     mu^2 = |L^-1 P L^-T|_F^2 / (2 tau^2) + |L^-1 (Q - P W)|_F^2 / s^2
 
-apart (mu-Gaussian privacy). The draw of the gram costs no accuracy at first order, because E_G follows it: it blurs how
-the head answers to later additions, which is what an attacker reads the gram from.
-
-**Echo.** Where a record weighs much (few rows for so many features), its gram stands out of any noise that leaves the
-masked gram positive. With ``echo`` the gram that heads follow from keeps the deleted rows, with the labels that the
-head after the deletion gives them: that head is the one without the rows, as always, and the masked gram does not move
-at all. The price is that the server keeps the sum of deleted grams in its mask, and that they pull later heads towards
-what was predicted for them when they left. To give them new labels later would undo the privacy: labels that follow
-the true head show, through every swing that an attacker gives it, the rows that they belong to.
+apart (mu-Gaussian privacy). The draw of the gram moves the head little, because E_G follows it: it blurs how the head
+answers to later additions, which is what an attacker reads the gram from.
 
 **Whose draw.** A client that deletes again gets a new draw in place of its last: what it can redraw at will is its own
 part of the mask, and that tells it nothing of others'. Only the last ``collusion`` clients have a part of their own.
 When one more deletes, the parts are folded into a common one, which fades by ``memory`` and gets a draw that nobody can
-redraw: so the mask stays bounded. Each fold tells an attacker who knows all other changes another
-``(1 - memory)^2`` of mu^2, and each redraw by the same client another whole (`MaskedDeletion.total`).
+redraw: so the mask stays bounded. Whatever happens to older parts tells more of what they cover: a redraw another
+whole mu^2, fading by a another ``(1 - a)^2``, to an attacker who knows every other change. `MaskedDeletion.total` has
+the sum. It has no limit: n folds make it sqrt(1 + n/4) mu. And it is in the measure of the deletion's own time: in a
+ledger that has lost weight since, later draws are smaller, and tell more. To follow that, the server would have to keep
+what was deleted.
+
+**Large deletions.** A block that is more than `LARGE` of the masked gram (a whole client, or what an attacker brought
+in to take out again) would be behind noise far too large for what is left. It is drawn in proportion to the totals
+after it and not hidden: its mu is infinite. Where older parts outweigh what is left they fade, and a draw that nobody
+can redraw joins them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from exhume.defence._state import pack, unpack
 from exhume.defence.privacy import advantage, epsilon_of
 from exhume.defence.release._base import Rule, at_least, positive
 from exhume.defence.release._sticky import Sticky, as_key, keyed_generator
-from exhume.errors import InputError
+from exhume.errors import InputError, SingularStateError
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion
@@ -52,8 +53,17 @@ from exhume.protocol.summary import Summary
 
 __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
 
-FLOOR = 0.2
+LARGE = 0.5
+"""A block whose whitened gram is larger than this is not hidden."""
+
+ROOM = 0.75
+"""How much of what is left older parts of the mask may take away before they fade."""
+
+FLOOR = 0.05
 """Least eigenvalue of the masked gram relative to the true one."""
+
+ATTEMPTS = 50
+"""Draws that are tried before a masked gram counts as beyond repair."""
 
 
 def mask_growth(memory: float, collusion: int) -> float:
@@ -73,40 +83,59 @@ class MaskedDeletion:
     """The logical submission that brought it."""
     client: str
     mu: float
-    """What the masked totals right after it tell, whatever the number of heads."""
-    redraws: int = 0
-    """Later deletions of the same client while it had a part of its own."""
-    folded: float = 0.0
-    """Sum of ``(1 - fading)^2`` over later folds."""
+    """What the masked totals right after it tell, whatever the number of heads; infinite if it was too large."""
+    later: float = 0.0
+    """What redraws, folds and fading have told since, as a multiple of mu squared."""
 
     @property
     def total(self) -> float:
-        """The mu of everything since, for an attacker who knows all other changes."""
-        return self.mu * math.sqrt(1.0 + self.redraws + self.folded)
+        """The mu of everything since, for an attacker who knows all other changes, if the ledger kept its weight."""
+        return self.mu * math.sqrt(1.0 + self.later)
 
     def figures(self, delta: float = 1e-5) -> dict[str, float]:
         """Return the mu, best advantage and epsilon: of one release, of a quiet run of any length, of all since.
 
-        The first two are the same: further heads of a run tell nothing that the first does not.
+        The first two are the same: further heads of a run tell nothing that the masked totals do not.
         """
         found: dict[str, float] = {}
         for name, mu in (("release", self.mu), ("run", self.mu), ("total", self.total)):
-            found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon_of(mu, delta)}
+            epsilon = epsilon_of(mu, delta) if math.isfinite(mu) else math.inf
+            found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon}
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A part of the mask: what is added to the gram and to the moment."""
+    """A gram and a moment: a part of the mask, or masked totals."""
 
     gram: Matrix
     moment: Matrix
 
-    def __add__(self, other: _Part) -> _Part:
+    def __add__(self, other: _Part | Summary) -> _Part:
         return _Part(self.gram + other.gram, self.moment + other.moment)
 
     def times(self, factor: float) -> _Part:
         return _Part(factor * self.gram, factor * self.moment)
+
+
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """Masked totals as a measure: the factor and the head."""
+
+    factor: Matrix
+    head: Matrix
+
+    @classmethod
+    def of(cls, totals: _Part) -> _Measure:
+        factor = cholesky(totals.gram, lower=True)
+        return cls(factor, cho_solve((factor, True), totals.moment))
+
+    def sizes(self, block: Summary) -> tuple[float, float]:
+        """Return the sizes of a block's gram, and of its moment about the head."""
+        half = solve_triangular(self.factor, block.gram, lower=True)
+        white = solve_triangular(self.factor, half.T, lower=True)
+        moved = solve_triangular(self.factor, block.moment - block.gram @ self.head, lower=True)
+        return float(np.linalg.norm(white)), float(np.linalg.norm(moved))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,32 +144,33 @@ class _Mask:
 
     common: _Part | None = None
     own: tuple[tuple[str, _Part], ...] = ()
-    echo: _Part | None = None
-    """Deleted grams that heads still follow from, with the labels of the head after the deletion."""
     deletions: tuple[MaskedDeletion, ...] = ()
     draws: int = 0
 
     @property
     def whole(self) -> _Part | None:
-        parts = [part for part in (self.echo, *self._drawn) if part is not None]
+        parts = [part for part in (self.common, *(part for _, part in self.own)) if part is not None]
         return sum(parts[1:], parts[0]) if parts else None
 
-    @property
-    def _drawn(self) -> tuple[_Part | None, ...]:
-        return self.common, *(part for _, part in self.own)
+    def faded(self, factor: float) -> _Mask:
+        common = None if self.common is None else self.common.times(factor)
+        return replace(self, common=common, own=tuple((name, part.times(factor)) for name, part in self.own))
 
-    def folded(self, fading: float) -> _Mask:
-        """Return it with all drawn parts in the common one, faded."""
-        drawn = [part for part in self._drawn if part is not None]
-        common = sum(drawn[1:], drawn[0]).times(fading) if drawn else None
-        later = tuple(replace(d, folded=d.folded + (1.0 - fading) ** 2) for d in self.deletions)
-        return replace(self, common=common, own=(), deletions=later)
+    def folded(self, factor: float) -> _Mask:
+        """Return it with all parts in the common one, faded."""
+        whole = self.whole
+        return replace(self, common=None if whole is None else whole.times(factor), own=())
+
+    def joined(self, part: _Part) -> _Mask:
+        """Return it with a draw that nobody can redraw."""
+        return replace(self, common=part if self.common is None else self.common + part, draws=self.draws + 1)
 
 
 class DeletionMask(Rule):
     """Releases the heads of masked totals; every deletion is behind a draw of its own, for any number of heads.
 
-    Additions are not hidden, and a ledger that never saw a deletion has no mask.
+    Additions are not hidden, and a ledger that never saw a deletion has no mask. Rules after it in a chain see the
+    masked ledger: noise in the shape of the true one would show that.
 
     Parameters
     ----------
@@ -148,14 +178,12 @@ class DeletionMask(Rule):
         Size of the whole mask in the head, in the long run: as `PosteriorNoise`, whose cost in accuracy it shares. A
         single deletion is behind ``sigma / mask_growth(memory, collusion)``.
     spread
-        Size of the whole mask on the gram: the masked gram's eigenvalues relative to the true one's lie about within
-        ``1 - spread`` and ``1 + spread``. Above 0 (with echo also 0) and below 1.
+        Size of the whole mask on the gram: the masked gram's eigenvalues relative to the true one's lie mostly within
+        ``1 - spread`` and ``1 + spread``. Above 0 and below 1.
     memory
         How much of the common part stays at a fold, from 0 to below 1.
     collusion
         How many clients may work together: so many have a part of their own.
-    echo
-        Whether heads go on following from the deleted grams, with the labels of the head after the deletion.
     key
         The secret behind the draws (hexadecimal or bytes); made if not given.
     """
@@ -167,29 +195,26 @@ class DeletionMask(Rule):
         self,
         sigma: float,
         *,
-        spread: float = 0.6,
+        spread: float = 0.7,
         memory: float = 0.5,
         collusion: int = 1,
-        echo: bool = False,
         key: str | bytes | None = None,
     ) -> None:
         self.sigma = positive("sigma", sigma)
-        for field, value in (("spread", spread), ("memory", memory)):
-            if not 0 <= value < 1:
-                raise InputError(field, "from 0 to below 1", value)
-        if spread == 0 and not echo:
-            raise InputError("spread", "above 0 unless echo is on: a gram without noise shows the deletion", spread)
+        if not 0 < spread < 1:
+            raise InputError("spread", "above 0 and below 1", spread)
+        if not 0 <= memory < 1:
+            raise InputError("memory", "from 0 to below 1", memory)
         self.spread, self.memory = float(spread), float(memory)
         self.collusion = at_least("collusion", collusion, 1)
-        self.echo = bool(echo)
         self._key = as_key(key)
         self._sticky = Sticky(self._key, self.name)
         self._mask = _Mask()
-        self._memo: tuple[Occasion, _Mask] | None = None
+        self._memo: tuple[Occasion, _Mask, Occasion] | None = None
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key, which is kept with the state."""
-        return {name: getattr(self, name) for name in ("sigma", "spread", "memory", "collusion", "echo")}
+        return {name: getattr(self, name) for name in ("sigma", "spread", "memory", "collusion")}
 
     @property
     def deletions(self) -> tuple[MaskedDeletion, ...]:
@@ -204,97 +229,89 @@ class DeletionMask(Rule):
 
     def totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the masked ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
-        return _masked(ledger, self._mask.whole)
+        found = _masked(ledger, self._mask.whole)
+        return found.gram, found.moment
+
+    def masked(self, occasion: Occasion) -> Occasion:
+        """Return the occasion as later rules may see it: with the masked ledger."""
+        return self._after(occasion)[1]
 
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the head of the masked totals."""
-        whole = self._after(occasion).whole
-        if whole is None:
-            return head
-        gram, moment = _masked(occasion.ledger, whole)
-        return replace(head, weights=cho_solve((cholesky(gram, lower=True), True), moment))
+        seen = self.masked(occasion)
+        return head if seen is occasion else replace(head, weights=seen.ledger.head())
 
     def record(self, released: Head | None, occasion: Occasion) -> None:
         """Take up the occasion's deletions, whether or not a head went out."""
-        self._mask = self._after(occasion)
+        self._mask = self._after(occasion)[0]
         self._memo = None
 
-    def _after(self, occasion: Occasion) -> _Mask:
+    def _after(self, occasion: Occasion) -> tuple[_Mask, Occasion]:
         if self._memo is None or self._memo[0] is not occasion:
             pairs = zip(occasion.clients, occasion.updates, strict=True)
             deleted = [(client, update.delete) for client, update in pairs if not update.delete.is_zero]
-            self._memo = occasion, self._drawn(occasion, deleted) if deleted else self._mask
-        return self._memo[1]
+            mask = self._drawn(occasion, deleted) if deleted else self._mask
+            seen = occasion if mask.whole is None else replace(occasion, ledger=_ledger(occasion.ledger, mask))
+            if not deleted and seen is not occasion:
+                try:
+                    seen.ledger.head()
+                except SingularStateError:  # a negative "addition", where no admission rule refuses such
+                    mask = self._drawn(occasion, [])
+                    seen = replace(occasion, ledger=_ledger(occasion.ledger, mask))
+            self._memo = occasion, mask, seen
+        return self._memo[1], self._memo[2]
 
     def _drawn(self, occasion: Occasion, deleted: Sequence[tuple[str, Summary]]) -> _Mask:
-        """Return the mask with a draw for each deletion, in proportion to the masked totals before them."""
-        ledger, mask = occasion.ledger, self._mask
-        gram, moment = _masked(ledger, mask.whole)
-        for _, block in deleted:
-            gram += block.gram
-            moment += block.moment
-        factor = cholesky(gram, lower=True)
-        head = cho_solve((factor, True), moment)
-        s, tau = self.single(ledger.d)
-        state = self._sticky.digest(ledger)
-        for client, block in deleted:
-            if self.echo:
-                mask = replace(mask, echo=_sum(mask.echo, _echo(factor, head, block)))
-            had = client in dict(mask.own)
-            if not had and len(mask.own) >= self.collusion:
-                mask = mask.folded(self.memory)
-                part = self._draw(mask.draws, state, factor, head)
-                mask = replace(mask, common=_sum(mask.common, part), draws=mask.draws + 1)
-            part = self._draw(mask.draws, state, factor, head)
-            kept = tuple((name, p) for name, p in mask.own if name != client)
-            seen = tuple(replace(d, redraws=d.redraws + (had and d.client == client)) for d in mask.deletions)
-            mu = _distance(factor, head, block, s, tau, self.echo)
-            made = MaskedDeletion(occasion.counts.submissions, client, mu)
-            own, deletions = (*kept, (client, part)), (*seen, made)
-            mask = replace(mask, own=own, deletions=deletions, draws=mask.draws + 1)
-        return self._bounded(ledger, mask)
+        """Return the mask with a draw for each deletion; tried again in the rare case that it does not fit."""
+        bare = _masked(occasion.ledger, None)
+        mask = self._mask
+        for _ in range(ATTEMPTS):
+            made = self._attempt(occasion, mask, deleted, bare)
+            if made.whole is None or _fits((1.0 - FLOOR), bare, made.whole):
+                return made
+            mask = replace(mask, draws=made.draws)
+        return _Mask(deletions=tuple(replace(d, mu=math.inf) for d in made.deletions), draws=made.draws)
 
-    def _draw(self, number: int, state: bytes, factor: Matrix, head: Matrix) -> _Part:
-        d, c = head.shape
+    def _attempt(self, occasion: Occasion, mask: _Mask, deleted: Sequence[tuple[str, Summary]], bare: _Part) -> _Mask:
+        s, tau = self.single(occasion.ledger.d)
+        state = self._sticky.digest(occasion.ledger)
+        small = _small(bare, mask.whole, [block for _, block in deleted])
+        # The measure of the draws: before the small deletions, after the large ones.
+        base = _with(bare, [block for (_, block), is_small in zip(deleted, small, strict=True) if is_small])
+        fading = _fading(bare, mask.whole)
+        if fading < 1.0:
+            mask = mask.faded(fading)
+        measure = _Measure.of(base if mask.whole is None else base + mask.whole)
+        if fading < 1.0:
+            mask = _told(mask, (1.0 - fading) ** 2).joined(self._draw(mask.draws, state, measure))
+        for (client, block), is_small in zip(deleted, small, strict=True):
+            had = client in dict(mask.own)
+            if had:
+                mask = _told(mask, 1.0, client)
+            elif len(mask.own) >= self.collusion:
+                mask = _told(mask.folded(self.memory), (1.0 - self.memory) ** 2)
+                mask = mask.joined(self._draw(mask.draws, state, measure))
+            part = self._draw(mask.draws, state, measure)
+            gram, moment = measure.sizes(block)
+            mu = math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2) if is_small else math.inf
+            made = MaskedDeletion(occasion.counts.submissions, client, mu)
+            own = (*((name, p) for name, p in mask.own if name != client), (client, part))
+            mask = replace(mask, own=own, deletions=(*mask.deletions, made), draws=mask.draws + 1)
+        return mask
+
+    def _draw(self, number: int, state: bytes, measure: _Measure) -> _Part:
+        d, c = measure.head.shape
         s, tau = self.single(d)
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
         rng = keyed_generator(self._key, self.name, number.to_bytes(8, "little") + state)
-        moment = s * (factor @ rng.standard_normal((d, c)))
-        if tau == 0.0:
-            return _Part(np.zeros((d, d)), moment)
-        white = rng.standard_normal((d, d))
-        half = factor @ white @ factor.T
+        moment = s * (measure.factor @ rng.standard_normal((d, c)))
+        half = measure.factor @ rng.standard_normal((d, d)) @ measure.factor.T
         gram: Matrix = (tau / math.sqrt(2.0)) * (half + half.T)
-        return _Part(gram, moment + gram @ head)
-
-    @staticmethod
-    def _bounded(ledger: Ledger, mask: _Mask) -> _Mask:
-        """Return the mask, or one scaled down where so much was deleted that it would outweigh what is left."""
-        drawn = replace(mask, echo=None).whole
-        assert drawn is not None
-        true = _masked(ledger, mask.echo)[0]
-        try:
-            cholesky((1.0 - FLOOR) * true + drawn.gram, lower=True)
-        except np.linalg.LinAlgError:
-            least = float(eigvalsh(drawn.gram, true, subset_by_index=[0, 0])[0])
-            # A power of two, so that the factor tells next to nothing of what is left.
-            scale = 2.0 ** math.floor(math.log2((1.0 - FLOOR) / max(-least, 1.0 - FLOOR)) - 1e-6)
-            now = mask.deletions[-1].number
-            scaled = mask.folded(scale)
-            kept = (
-                replace(was, mu=was.mu / scale) if was.number == now else is_
-                for was, is_ in zip(mask.deletions, scaled.deletions, strict=True)
-            )
-            return replace(scaled, deletions=tuple(kept))
-        return mask
+        return _Part(gram, moment + gram @ measure.head)
 
     def save(self) -> bytes:
         """Write the mask and its key. Whoever has them can take the mask off again: keep them as the ledger itself."""
-        parts = {
-            "common": self._mask.common,
-            "echo": self._mask.echo,
-            **{f"own{i}": part for i, (_, part) in enumerate(self._mask.own)},
-        }
+        parts = {"common": self._mask.common, **{f"own{i}": part for i, (_, part) in enumerate(self._mask.own)}}
         arrays: dict[str, Matrix] = {}
         for name, part in parts.items():
             if part is not None:
@@ -318,7 +335,6 @@ class DeletionMask(Rule):
         mask = _Mask(
             part("common") if "common.gram" in arrays else None,
             tuple((str(client), part(f"own{i}")) for i, client in enumerate(values["own"])),
-            part("echo") if "echo.gram" in arrays else None,
             tuple(_restored(d) for d in values["deletions"]),
             int(values["draws"]),
         )
@@ -331,37 +347,59 @@ def _restored(values: Mapping[str, Any]) -> MaskedDeletion:
     return MaskedDeletion(**values)
 
 
-def _sum(one: _Part | None, other: _Part) -> _Part:
-    return other if one is None else one + other
-
-
-def _masked(ledger: Ledger, mask: _Part | None) -> tuple[Matrix, Matrix]:
+def _masked(ledger: Ledger, mask: _Part | None) -> _Part:
     total = ledger.summary
     gram, moment = np.array(total.gram), np.array(total.moment)
     gram.flat[:: ledger.d + 1] += ledger.gamma
-    if mask is not None:
-        gram += mask.gram
-        moment += mask.moment
-    return gram, moment
+    return _Part(gram, moment) if mask is None else _Part(gram, moment) + mask
 
 
-def _without(factor: Matrix, head: Matrix, block: Summary) -> Matrix:
-    """Return the head of the totals without a block, of which ``factor`` and ``head`` are those with it."""
-    gap = block.moment - block.gram @ head
-    without = factor @ factor.T - block.gram
-    return head - cho_solve((cholesky(without, lower=True), True), gap)
+def _ledger(ledger: Ledger, mask: _Mask) -> Ledger:
+    whole, total = mask.whole, ledger.summary
+    assert whole is not None
+    return Ledger(Summary(total.gram + whole.gram, total.moment + whole.moment), ledger.gamma)
 
 
-def _echo(factor: Matrix, head: Matrix, block: Summary) -> _Part:
-    return _Part(block.gram, block.gram @ _without(factor, head, block))
+def _with(totals: _Part, blocks: Sequence[Summary]) -> _Part:
+    for block in blocks:
+        totals = totals + block
+    return totals
 
 
-def _distance(factor: Matrix, head: Matrix, block: Summary, s: float, tau: float, echo: bool) -> float:
-    """Return the mu between the masked totals with and without a block."""
-    labels = _without(factor, head, block) if echo else head
-    moved = solve_triangular(factor, block.moment - block.gram @ labels, lower=True)
-    squared = float(np.vdot(moved, moved)) / s**2
-    half = solve_triangular(factor, block.gram, lower=True)
-    white = solve_triangular(factor, half.T, lower=True)
-    size = 0.0 if echo else float(np.vdot(white, white))
-    return math.sqrt(squared + (size / (2.0 * tau**2) if size else 0.0))
+def _fits(share: float, left: _Part, drawn: _Part) -> bool:
+    """Say whether parts of a mask take away less than a share of what is left, in every direction."""
+    try:
+        cholesky(share * left.gram + drawn.gram, lower=True)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _fading(left: _Part, drawn: _Part | None) -> float:
+    """Return by how much the parts of a mask must fade to fit what is left."""
+    if drawn is None or _fits(ROOM, left, drawn):
+        return 1.0
+    least = float(eigvalsh(drawn.gram, left.gram, subset_by_index=[0, 0])[0])
+    # A power of two: the factor itself tells next to nothing of what is left.
+    return 2.0 ** math.floor(math.log2(ROOM / max(-least, ROOM)) - 1e-6)
+
+
+def _small(bare: _Part, drawn: _Part | None, blocks: Sequence[Summary]) -> list[bool]:
+    """Say of each block whether it is small against the masked totals with all of them."""
+    if not blocks:
+        return []
+    before = _with(bare if drawn is None else bare + drawn, blocks)
+    try:
+        measure = _Measure.of(before)
+    except np.linalg.LinAlgError:
+        return [False] * len(blocks)
+    sizes = [measure.sizes(block)[0] for block in blocks]
+    small = [size <= LARGE for size in sizes]
+    together = sum(size for size, is_small in zip(sizes, small, strict=True) if is_small)
+    return small if together <= LARGE else [False] * len(blocks)
+
+
+def _told(mask: _Mask, share: float, client: str | None = None) -> _Mask:
+    """Return the mask with an event charged to all deletions, or to those of a client."""
+    told = (replace(d, later=d.later + share) if client in (None, d.client) else d for d in mask.deletions)
+    return replace(mask, deletions=tuple(told))
