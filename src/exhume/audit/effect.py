@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -140,5 +141,8 @@ def _privacy(trials: Sequence[TrialRecord]) -> Iterable[PrivacySummary]:
 
 
 def _over(found: Sequence[PrivacyFigures], reduce: Callable[..., Any]) -> PrivacyFigures:
-    names = PrivacyFigures.model_fields
-    return PrivacyFigures(**{name: float(reduce([getattr(f, name) for f in found])) for name in names})
+    def values(name: str) -> list[float]:
+        # In a record null stands for infinity: a deletion that is not hidden at all.
+        return [math.inf if (value := getattr(f, name)) is None else float(value) for f in found]
+
+    return PrivacyFigures(**{name: float(reduce(values(name))) for name in PrivacyFigures.model_fields})

@@ -21,7 +21,10 @@ __all__ = [
 
 
 class PrivacyFigures(Record):
-    """What a budget or mask says of one deletion: mu and best advantage of one release, the quiet run, all releases."""
+    """What a budget or mask says of one deletion: mu and best advantage of one release, the quiet run, all releases.
+
+    A mu of null is infinite: the deletion is not hidden.
+    """
 
     mu_release: Number
     mu_run: Number

@@ -106,10 +106,14 @@ def _privacy(found: DefenceRecord) -> list[str]:
     one = found.privacy[0]
     what = "a deleted record" if one.delete == "sample" else f"a deleted {one.delete}"
     return [
-        f"Privacy of {what} over all releases: mu {quantity(one.median.mu_total)} (median), at most "
-        f"{quantity(one.worst.mu_total)} (best advantage of any test {one.worst.advantage_total or 0:.0%})."
+        f"Privacy of {what} over all releases: mu {_mu(one.median.mu_total)} (median), at most "
+        f"{_mu(one.worst.mu_total)} (best advantage of any test {one.worst.advantage_total or 0:.0%})."
     ]
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} by {rule}" for rule, n in counts.items())
+
+
+def _mu(value: float | None) -> str:
+    return "infinite" if value is None else quantity(value)
