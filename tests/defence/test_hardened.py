@@ -109,7 +109,7 @@ def test_a_client_that_used_up_its_run_holds_up_nobody_else():
 
 def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
     assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.2
-    assert sigma_for(1438, 256) == pytest.approx(0.04 * np.sqrt(1438 / 256))
+    assert sigma_for(1438, 256) == pytest.approx(0.03 * np.sqrt(1438 / 256))
     with pytest.raises(InputError):
         sigma_for(0, 5)
 

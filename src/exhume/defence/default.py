@@ -19,11 +19,11 @@ SIGMA = 0.2
 SPREAD = 0.7
 """Default spread of the mask on the gram."""
 
-SCORE_NOISE = 0.04
-"""Standard deviation of the noise on a score that digits bear at no measurable cost (`benchmarks/noise_frontier.py`).
+SCORE_NOISE = 0.03
+"""Standard deviation of the noise on a score that costs digits about 0.2 points (`benchmarks/noise_frontier.py`).
 
-What a data set bears depends on its margins: on CIFAR-10 features 0.03 costs 0.3 points. Where there are rows to
-measure on, `exhume.defence.calibration.sigma_within` does better.
+What a data set bears depends on its margins. Where there are rows to measure on, use
+`exhume.defence.calibration.sigma_within`.
 """
 
 FRESH = 0.4
