@@ -327,7 +327,7 @@ class TestServer:
         """A summary may be asymmetric by its own roundoff; of a large one, that is much beside what stays."""
         big = 1e8 * np.eye(D)
         skew = big.copy()
-        skew[0, 1] += 0.9 * 2.0**-28 * 1e8
+        skew[1, 0] += 0.9 * 2.0**-28 * 1e8
         server = build(Config(admission=(Entry.of("slack", least_norm=0.1),)), ledger()).server(ledger())
         zero = np.zeros((D, C))
         assert server.submit(Update.adding(Summary(skew, zero)), "mallory").accepted

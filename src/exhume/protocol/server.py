@@ -189,11 +189,16 @@ class Server:
     def _broadcast(self, clients: tuple[str, ...], updates: tuple[Update, ...]) -> Head | None:
         fresh = Head(self._ledger.head(), serial=self._counts.broadcasts + 1)
         occasion = Occasion(self._ledger, clients, updates, self._counts)
-        released = self._release.release(fresh, occasion)
-        if self._accountant is not None:
-            if released is not None:
-                released = self._accountant.review(released, fresh, occasion)
-            self._accountant.observe(released, fresh, occasion)
+        try:
+            released = self._release.release(fresh, occasion)
+            if self._accountant is not None:
+                if released is not None:
+                    released = self._accountant.review(released, fresh, occasion)
+                self._accountant.observe(released, fresh, occasion)
+        except BaseException:
+            # The change is in the ledger, so the rules must know of it: a mask that missed a deletion would show it.
+            self._release.record(None, occasion)
+            raise
         self._release.record(released, occasion)
         if released is not None:
             self._counts = replace(self._counts, broadcasts=self._counts.broadcasts + 1)

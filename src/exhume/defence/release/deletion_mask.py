@@ -6,9 +6,10 @@ brings a draw of its own,
     E_A = tau L (N + N') L' / sqrt(2),    E_G = E_A W + s L Z,
 
 with N and Z standard normal, and with L and W the factor and the head of the masked totals as they were before it.
-Whatever an attacker sends and however many heads it reads, it learns at most the masked totals. That somebody deleted
-something shows. What it was is behind the draw: given the masked totals before, those after a deletion of (P, Q) are
-Gaussian with a covariance that does not depend on (P, Q), and the worlds with a deletion of (P, Q) and of nothing are
+Whatever an attacker sends and however many heads it reads, it learns the masked totals, and (below) whether older parts
+had to fade. That somebody deleted something shows. What it was is behind the draw: given the mask before, the masked
+totals after a deletion of (P, Q) are Gaussian with a covariance that does not depend on (P, Q), but for the rare draw
+that is taken again because it does not fit. The worlds with a deletion of (P, Q) and of nothing are
 
     mu^2 = |L^-1 P L^-T|_F^2 / (2 tau^2) + |L^-1 (Q - P W)|_F^2 / s^2
 
@@ -20,14 +21,15 @@ part of the mask, and that tells it nothing of others'. Only the last ``collusio
 When one more deletes, the parts are folded into a common one, which fades by ``memory`` and gets a draw that nobody can
 redraw: so the mask stays bounded. Whatever happens to older parts tells more of what they cover: a redraw another
 whole mu^2, fading by a another ``(1 - a)^2``, to an attacker who knows every other change. `MaskedDeletion.total` has
-the sum. It has no limit: n folds make it sqrt(1 + n/4) mu. And it is in the measure of the deletion's own time: in a
-ledger that has lost weight since, later draws are smaller, and tell more. To follow that, the server would have to keep
-what was deleted.
+the sum, about: it is in the measure of the deletion's own time, and in a ledger that has lost weight since (or whose
+weight was an attacker's) later draws are smaller, and tell more. It has no limit: n folds make it sqrt(1 + n/4) mu.
 
-**Large deletions.** A block that is more than `LARGE` of the masked gram (a whole client, or what an attacker brought
-in to take out again) would be behind noise far too large for what is left. It is drawn in proportion to the totals
-after it and not hidden: its mu is infinite. Where older parts outweigh what is left they fade, and a draw that nobody
-can redraw joins them.
+**Large deletions.** A block that is more than `LARGE` of the masked gram, or moves the head more than the mask does (a
+whole client, or what an attacker brought in to take out again), would leave noise far too large for what is left. It is
+drawn in proportion to the totals after it and not hidden: its mu is infinite. Where older parts of others outweigh what
+is left they fade, and a draw that nobody can redraw joins them. Whether they fade depends on the true totals: the
+threshold is drawn anew, in secret, for every deletion, between the ends of `ROOM`, so that one such bit tells little.
+An attacker who can steer the ledger to that edge again and again could add such bits up; the account does not.
 """
 
 from __future__ import annotations
@@ -56,8 +58,10 @@ __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
 LARGE = 0.5
 """A block whose whitened gram is larger than this is not hidden."""
 
-ROOM = 0.75
-"""How much of what is left older parts of the mask may take away before they fade."""
+ROOM = (0.65, 0.9)
+"""How much of what is left older parts of the mask may take away before they fade: the ends of a secret threshold."""
+
+MOST_SPREAD = 0.8
 
 FLOOR = 0.05
 """Least eigenvalue of the masked gram relative to the true one."""
@@ -179,7 +183,7 @@ class DeletionMask(Rule):
         single deletion is behind ``sigma / mask_growth(memory, collusion)``.
     spread
         Size of the whole mask on the gram: the masked gram's eigenvalues relative to the true one's lie mostly within
-        ``1 - spread`` and ``1 + spread``. Above 0 and below 1.
+        ``1 - spread`` and ``1 + spread``. Above 0 and below 0.8: more would make honest traffic fade.
     memory
         How much of the common part stays at a fold, from 0 to below 1.
     collusion
@@ -201,8 +205,8 @@ class DeletionMask(Rule):
         key: str | bytes | None = None,
     ) -> None:
         self.sigma = positive("sigma", sigma)
-        if not 0 < spread < 1:
-            raise InputError("spread", "above 0 and below 1", spread)
+        if not 0 < spread < MOST_SPREAD:
+            raise InputError("spread", f"above 0 and below {MOST_SPREAD}", spread)
         if not 0 <= memory < 1:
             raise InputError("memory", "from 0 to below 1", memory)
         self.spread, self.memory = float(spread), float(memory)
@@ -265,30 +269,34 @@ class DeletionMask(Rule):
         """Return the mask with a draw for each deletion; tried again in the rare case that it does not fit."""
         bare = _masked(occasion.ledger, None)
         mask = self._mask
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             made = self._attempt(occasion, mask, deleted, bare)
             if made.whole is None or _fits((1.0 - FLOOR), bare, made.whole):
                 return made
             mask = replace(mask, draws=made.draws)
+            if attempt % 5 == 0:
+                mask = _told(mask.faded(0.5), 0.25)
         return _Mask(deletions=tuple(replace(d, mu=math.inf) for d in made.deletions), draws=made.draws)
 
     def _attempt(self, occasion: Occasion, mask: _Mask, deleted: Sequence[tuple[str, Summary]], bare: _Part) -> _Mask:
         s, tau = self.single(occasion.ledger.d)
         state = self._sticky.digest(occasion.ledger)
-        small = _small(bare, mask.whole, [block for _, block in deleted])
+        small = _small(bare, mask.whole, [block for _, block in deleted], s)
+        # Parts that are about to be drawn again are out: they shall neither make others fade nor shape the draws.
+        again = {client for client, _ in mask.own} & {client for client, _ in deleted}
+        mask = replace(mask, own=tuple((name, part) for name, part in mask.own if name not in again))
         # The measure of the draws: before the small deletions, after the large ones.
         base = _with(bare, [block for (_, block), is_small in zip(deleted, small, strict=True) if is_small])
-        fading = _fading(bare, mask.whole)
+        fading = _fading(bare, mask.whole, self._room(mask.draws, state))
         if fading < 1.0:
             mask = mask.faded(fading)
         measure = _Measure.of(base if mask.whole is None else base + mask.whole)
         if fading < 1.0:
             mask = _told(mask, (1.0 - fading) ** 2).joined(self._draw(mask.draws, state, measure))
         for (client, block), is_small in zip(deleted, small, strict=True):
-            had = client in dict(mask.own)
-            if had:
+            if client in again:
                 mask = _told(mask, 1.0, client)
-            elif len(mask.own) >= self.collusion:
+            elif len(mask.own) + len(again) >= self.collusion:
                 mask = _told(mask.folded(self.memory), (1.0 - self.memory) ** 2)
                 mask = mask.joined(self._draw(mask.draws, state, measure))
             part = self._draw(mask.draws, state, measure)
@@ -298,6 +306,10 @@ class DeletionMask(Rule):
             own = (*((name, p) for name, p in mask.own if name != client), (client, part))
             mask = replace(mask, own=own, deletions=(*mask.deletions, made), draws=mask.draws + 1)
         return mask
+
+    def _room(self, number: int, state: bytes) -> float:
+        rng = keyed_generator(self._key, self.name, b"room" + number.to_bytes(8, "little") + state)
+        return float(rng.uniform(*ROOM))
 
     def _draw(self, number: int, state: bytes, measure: _Measure) -> _Part:
         d, c = measure.head.shape
@@ -375,17 +387,16 @@ def _fits(share: float, left: _Part, drawn: _Part) -> bool:
     return True
 
 
-def _fading(left: _Part, drawn: _Part | None) -> float:
+def _fading(left: _Part, drawn: _Part | None, room: float) -> float:
     """Return by how much the parts of a mask must fade to fit what is left."""
-    if drawn is None or _fits(ROOM, left, drawn):
+    if drawn is None or _fits(room, left, drawn):
         return 1.0
     least = float(eigvalsh(drawn.gram, left.gram, subset_by_index=[0, 0])[0])
-    # A power of two: the factor itself tells next to nothing of what is left.
-    return 2.0 ** math.floor(math.log2(ROOM / max(-least, ROOM)) - 1e-6)
+    return 2.0 ** math.floor(math.log2(room / max(-least, room)) - 1e-6)
 
 
-def _small(bare: _Part, drawn: _Part | None, blocks: Sequence[Summary]) -> list[bool]:
-    """Say of each block whether it is small against the masked totals with all of them."""
+def _small(bare: _Part, drawn: _Part | None, blocks: Sequence[Summary], s: float) -> list[bool]:
+    """Say of each block whether it is small against the masked totals with all of them, and not too many are."""
     if not blocks:
         return []
     before = _with(bare if drawn is None else bare + drawn, blocks)
@@ -393,10 +404,14 @@ def _small(bare: _Part, drawn: _Part | None, blocks: Sequence[Summary]) -> list[
         measure = _Measure.of(before)
     except np.linalg.LinAlgError:
         return [False] * len(blocks)
-    sizes = [measure.sizes(block)[0] for block in blocks]
-    small = [size <= LARGE for size in sizes]
-    together = sum(size for size, is_small in zip(sizes, small, strict=True) if is_small)
-    return small if together <= LARGE else [False] * len(blocks)
+    sizes = [measure.sizes(block) for block in blocks]
+    noise = s * math.sqrt(before.moment.size)
+    small = [gram <= LARGE and moment <= noise for gram, moment in sizes]
+    for i in sorted(range(len(blocks)), key=lambda i: -sizes[i][0]):
+        if sum(gram for (gram, _), is_small in zip(sizes, small, strict=True) if is_small) <= LARGE:
+            break
+        small[i] = False
+    return small
 
 
 def _told(mask: _Mask, share: float, client: str | None = None) -> _Mask:
