@@ -2,7 +2,8 @@
 
 One client probes with rank-c responses until its stack is almost full; every release is reviewed and observed. The
 median is over a whole run from rank 0 to rank d, the worst is that of its last tenth. Beside it stands the
-posterior noise of one release (state digest, draw and triangular solve).
+posterior noise of one release (state digest, draw and triangular solve), and the deletion mask: a head after an
+addition (one more factorisation) and one after a deletion (its draw and all checks).
 
     python benchmarks/accountant.py [--dims 512 1024 2048] [--coalition 1] [--json]
 """
@@ -16,6 +17,7 @@ from scipy.linalg.lapack import dpotrf
 from threadpoolctl import threadpool_limits
 
 from exhume.defence import IdentificationAccountant, PosteriorNoise
+from exhume.defence.release import DeletionMask
 from exhume.protocol import Counts, Head, Ledger, Occasion, Summary, Update
 
 C, GAMMA = 10, 1e-3
@@ -53,6 +55,7 @@ def measure(d, coalition):
             potrfs.append(timed(lambda: dpotrf(work, lower=1, clean=0, overwrite_a=1)))
             noises.append(timed(lambda exact=exact, occasion=occasion: noise.release(exact, occasion)))
     assert accountant.exposure("mallory").rank == d // C * C
+    adds, deletes = masks(ledger, features)
     reference = float(np.median(potrfs))
     return {
         "d": d,
@@ -60,7 +63,22 @@ def measure(d, coalition):
         "typical_over_potrf": float(np.median(accounts)) / reference,
         "worst_over_potrf": float(np.median(accounts[-max(len(accounts) // 10, 1) :])) / reference,
         "noise_over_potrf": float(np.median(noises)) / reference,
+        "mask_addition_over_potrf": adds / reference,
+        "mask_deletion_over_potrf": deletes / reference,
     }
+
+
+def masks(ledger, features, turns=5):
+    """Return the median seconds of a masked head after an addition, and after a deletion."""
+    rule, head, times = DeletionMask(0.1, key=b"0" * 32), Head(ledger.head()), {"add": [], "delete": []}
+    for turn in range(turns + 1):
+        block = Summary.of(features[turn : turn + 1], [0], C)
+        for name, update in (("delete", Update.deleting(block)), ("add", Update.adding(block))):
+            ledger.apply(update)
+            occasion = Occasion(ledger, (f"client {turn % 3}",), (update,), Counts(submissions=turn))
+            times[name].append(timed(lambda occasion=occasion: rule.release(head, occasion)))
+            rule.record(head, occasion)
+    return (float(np.median(times[name][1:])) for name in ("add", "delete"))
 
 
 def main():
@@ -78,7 +96,9 @@ def main():
     for r in rows:
         print(
             f"  d = {r['d']:5d}: median {r['typical_over_potrf']:.2f} x potrf ({r['potrf_ms']:.1f} ms), "
-            f"near full rank {r['worst_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x"
+            f"near full rank {r['worst_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x; "
+            f"mask after an addition {r['mask_addition_over_potrf']:.2f} x, a deletion "
+            f"{r['mask_deletion_over_potrf']:.1f} x"
         )
 
 

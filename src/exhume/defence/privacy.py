@@ -33,6 +33,7 @@ from exhume.protocol.summary import Summary
 __all__ = [
     "Shift",
     "advantage",
+    "as_record",
     "averaged",
     "compose",
     "delta_of",
@@ -65,7 +66,7 @@ def shift_of_deletion(ledger: Ledger, deleted: Summary) -> Shift:
     One record costs two solves with the kept factor; a block costs a factorisation and the eigenvalues of a pencil.
     """
     gap = deleted.moment - deleted.gram @ ledger.head()  # A_with (W_with - W_without)
-    record = _record(deleted.gram)
+    record = as_record(deleted.gram)
     if record is not None:
         solved = ledger.solve(np.column_stack([record, gap]))
         leverage = float(record @ solved[:, 0])
@@ -82,7 +83,7 @@ def shift_of_deletion(ledger: Ledger, deleted: Summary) -> Shift:
     return Shift(mean, covariance)
 
 
-def _record(gram: Matrix) -> Matrix | None:
+def as_record(gram: Matrix) -> Matrix | None:
     """Return f if the gram is ``f f'`` up to roundoff."""
     top = int(np.argmax(np.diag(gram)))
     size = float(gram[top, top])

@@ -41,10 +41,11 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, eigvalsh, solve_triangular
+from scipy.linalg.blas import dtrmm
 
 from exhume.defence._matrix import Matrix
 from exhume.defence._state import pack, unpack
-from exhume.defence.privacy import advantage, epsilon_of
+from exhume.defence.privacy import advantage, as_record, epsilon_of
 from exhume.defence.release._base import Rule, at_least, positive
 from exhume.defence.release._sticky import Sticky, as_key, keyed_generator
 from exhume.errors import InputError, SingularStateError
@@ -136,10 +137,20 @@ class _Measure:
 
     def sizes(self, block: Summary) -> tuple[float, float]:
         """Return the sizes of a block's gram, and of its moment about the head."""
-        half = solve_triangular(self.factor, block.gram, lower=True)
-        white = solve_triangular(self.factor, half.T, lower=True)
         moved = solve_triangular(self.factor, block.moment - block.gram @ self.head, lower=True)
-        return float(np.linalg.norm(white)), float(np.linalg.norm(moved))
+        record = as_record(block.gram)
+        if record is not None:
+            gram = float(np.sum(solve_triangular(self.factor, record, lower=True) ** 2))
+        else:
+            half = solve_triangular(self.factor, block.gram, lower=True)
+            gram = float(np.linalg.norm(solve_triangular(self.factor, half.T, lower=True)))
+        return gram, float(np.linalg.norm(moved))
+
+    def coloured(self, white: Matrix) -> Matrix:
+        """Return ``L (N + N') L' / sqrt(2)`` of a standard normal N."""
+        half = dtrmm(math.sqrt(0.5), self.factor, white, lower=1)
+        made = dtrmm(1.0, self.factor, half, side=1, lower=1, trans_a=1)
+        return np.asarray(made + made.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,8 +328,7 @@ class DeletionMask(Rule):
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
         rng = keyed_generator(self._key, self.name, number.to_bytes(8, "little") + state)
         moment = s * (measure.factor @ rng.standard_normal((d, c)))
-        half = measure.factor @ rng.standard_normal((d, d)) @ measure.factor.T
-        gram: Matrix = (tau / math.sqrt(2.0)) * (half + half.T)
+        gram = tau * measure.coloured(rng.standard_normal((d, d)))
         return _Part(gram, moment + gram @ measure.head)
 
     def save(self) -> bytes:
