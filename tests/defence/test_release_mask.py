@@ -219,12 +219,13 @@ def test_an_own_part_drawn_in_a_heavy_ledger_makes_nobody_else_fade(size):
 
 
 def test_one_large_block_in_a_round_leaves_the_others_hidden():
-    rule = DeletionMask(0.3, collusion=2, key=KEY)
+    rule = DeletionMask(1.0, collusion=2, key=KEY)
     server, F, y = served(rule, n=400)
-    parts = {"alice": slice(0, 1), "mallory": slice(1, 300)}
+    # Bob's and mallory's blocks are each just small enough, together they are not: the larger one is not hidden.
+    parts = {"alice": slice(0, 1), "bob": slice(1, 60), "mallory": slice(60, 125)}
     server.submit_round([(name, Update.deleting(block(F, y, part))) for name, part in parts.items()])
     found = {d.client: d.mu for d in rule.deletions}
-    assert found["mallory"] == math.inf and math.isfinite(found["alice"])
+    assert found["mallory"] == math.inf and math.isfinite(found["alice"]) and math.isfinite(found["bob"])
 
 
 def test_a_block_that_moves_the_head_more_than_the_mask_does_is_large():
