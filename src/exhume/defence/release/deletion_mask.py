@@ -35,18 +35,28 @@ An attacker who can steer the ledger to that edge again and again could add such
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
-
-import numpy as np
-from scipy.linalg import cho_solve, cholesky, eigvalsh, solve_triangular
-from scipy.linalg.blas import dtrmm
 
 from exhume.defence._matrix import Matrix
 from exhume.defence._state import pack, unpack
-from exhume.defence.privacy import advantage, as_record, epsilon_of
 from exhume.defence.release._base import Rule, at_least, positive
+from exhume.defence.release._mask import (
+    FLOOR,
+    ROOM,
+    Mask,
+    MaskedDeletion,
+    Measure,
+    Part,
+    charged,
+    fading_to_fit,
+    fits,
+    masked_ledger,
+    masked_totals,
+    which_are_small,
+    with_blocks,
+)
 from exhume.defence.release._sticky import Sticky, as_key, keyed_generator
 from exhume.errors import InputError, SingularStateError
 from exhume.protocol.head import Head
@@ -56,16 +66,8 @@ from exhume.protocol.summary import Summary
 
 __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
 
-LARGE = 0.5
-"""A block whose whitened gram is larger than this is not hidden."""
-
-ROOM = (0.65, 0.9)
-"""How much of what is left older parts of the mask may take away before they fade: the ends of a secret threshold."""
-
 MOST_SPREAD = 0.8
-
-FLOOR = 0.05
-"""Least eigenvalue of the masked gram relative to the true one."""
+"""Masks that spread further would make honest traffic fade."""
 
 ATTEMPTS = 50
 """Draws that are tried before a masked gram counts as beyond repair."""
@@ -78,107 +80,6 @@ def mask_growth(memory: float, collusion: int) -> float:
     """
     common = (1.0 + memory**2 * collusion) / (1.0 - memory**2)
     return math.sqrt(common + collusion)
-
-
-@dataclass(frozen=True)
-class MaskedDeletion:
-    """One deletion and what the masked totals tell of it. Of the deleted data one number is kept."""
-
-    number: int
-    """The logical submission that brought it."""
-    client: str
-    mu: float
-    """What the masked totals right after it tell, whatever the number of heads; infinite if it was too large."""
-    later: float = 0.0
-    """What redraws, folds and fading have told since, as a multiple of mu squared."""
-
-    @property
-    def total(self) -> float:
-        """The mu of everything since, for an attacker who knows all other changes, if the ledger kept its weight."""
-        return self.mu * math.sqrt(1.0 + self.later)
-
-    def figures(self, delta: float = 1e-5) -> dict[str, float]:
-        """Return the mu, best advantage and epsilon: of one release, of a quiet run of any length, of all since.
-
-        The first two are the same: further heads of a run tell nothing that the masked totals do not.
-        """
-        found: dict[str, float] = {}
-        for name, mu in (("release", self.mu), ("run", self.mu), ("total", self.total)):
-            epsilon = epsilon_of(mu, delta) if math.isfinite(mu) else math.inf
-            found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon}
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A gram and a moment: a part of the mask, or masked totals."""
-
-    gram: Matrix
-    moment: Matrix
-
-    def __add__(self, other: _Part | Summary) -> _Part:
-        return _Part(self.gram + other.gram, self.moment + other.moment)
-
-    def times(self, factor: float) -> _Part:
-        return _Part(factor * self.gram, factor * self.moment)
-
-
-@dataclass(frozen=True, eq=False)
-class _Measure:
-    """Masked totals as a measure: the factor and the head."""
-
-    factor: Matrix
-    head: Matrix
-
-    @classmethod
-    def of(cls, totals: _Part) -> _Measure:
-        factor = cholesky(totals.gram, lower=True)
-        return cls(factor, cho_solve((factor, True), totals.moment))
-
-    def sizes(self, block: Summary) -> tuple[float, float]:
-        """Return the sizes of a block's gram, and of its moment about the head."""
-        moved = solve_triangular(self.factor, block.moment - block.gram @ self.head, lower=True)
-        record = as_record(block.gram)
-        if record is not None:
-            gram = float(np.sum(solve_triangular(self.factor, record, lower=True) ** 2))
-        else:
-            half = solve_triangular(self.factor, block.gram, lower=True)
-            gram = float(np.linalg.norm(solve_triangular(self.factor, half.T, lower=True)))
-        return gram, float(np.linalg.norm(moved))
-
-    def coloured(self, white: Matrix) -> Matrix:
-        """Return ``L (N + N') L' / sqrt(2)`` of a standard normal N."""
-        half = dtrmm(math.sqrt(0.5), self.factor, white, lower=1)
-        made = dtrmm(1.0, self.factor, half, side=1, lower=1, trans_a=1)
-        return np.asarray(made + made.T)
-
-
-@dataclass(frozen=True, eq=False)
-class _Mask:
-    """The whole mask: the common part, the last clients' own, and the account of the deletions."""
-
-    common: _Part | None = None
-    own: tuple[tuple[str, _Part], ...] = ()
-    deletions: tuple[MaskedDeletion, ...] = ()
-    draws: int = 0
-
-    @property
-    def whole(self) -> _Part | None:
-        parts = [part for part in (self.common, *(part for _, part in self.own)) if part is not None]
-        return sum(parts[1:], parts[0]) if parts else None
-
-    def faded(self, factor: float) -> _Mask:
-        common = None if self.common is None else self.common.times(factor)
-        return replace(self, common=common, own=tuple((name, part.times(factor)) for name, part in self.own))
-
-    def folded(self, factor: float) -> _Mask:
-        """Return it with all parts in the common one, faded."""
-        whole = self.whole
-        return replace(self, common=None if whole is None else whole.times(factor), own=())
-
-    def joined(self, part: _Part) -> _Mask:
-        """Return it with a draw that nobody can redraw."""
-        return replace(self, common=part if self.common is None else self.common + part, draws=self.draws + 1)
 
 
 class DeletionMask(Rule):
@@ -224,8 +125,8 @@ class DeletionMask(Rule):
         self.collusion = at_least("collusion", collusion, 1)
         self._key = as_key(key)
         self._sticky = Sticky(self._key, self.name)
-        self._mask = _Mask()
-        self._memo: tuple[Occasion, _Mask, Occasion] | None = None
+        self._mask = Mask()
+        self._memo: tuple[Occasion, Mask, Occasion] | None = None
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key, which is kept with the state."""
@@ -244,7 +145,7 @@ class DeletionMask(Rule):
 
     def totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the masked ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
-        found = _masked(ledger, self._mask.whole)
+        found = masked_totals(ledger, self._mask.whole)
         return found.gram, found.moment
 
     def masked(self, occasion: Occasion) -> Occasion:
@@ -261,54 +162,54 @@ class DeletionMask(Rule):
         self._mask = self._after(occasion)[0]
         self._memo = None
 
-    def _after(self, occasion: Occasion) -> tuple[_Mask, Occasion]:
+    def _after(self, occasion: Occasion) -> tuple[Mask, Occasion]:
         if self._memo is None or self._memo[0] is not occasion:
             pairs = zip(occasion.clients, occasion.updates, strict=True)
             deleted = [(client, update.delete) for client, update in pairs if not update.delete.is_zero]
             mask = self._drawn(occasion, deleted) if deleted else self._mask
-            seen = occasion if mask.whole is None else replace(occasion, ledger=_ledger(occasion.ledger, mask))
+            seen = occasion if mask.whole is None else replace(occasion, ledger=masked_ledger(occasion.ledger, mask))
             if not deleted and seen is not occasion:
                 try:
                     seen.ledger.head()
                 except SingularStateError:  # a negative "addition", where no admission rule refuses such
                     mask = self._drawn(occasion, [])
-                    seen = replace(occasion, ledger=_ledger(occasion.ledger, mask))
+                    seen = replace(occasion, ledger=masked_ledger(occasion.ledger, mask))
             self._memo = occasion, mask, seen
         return self._memo[1], self._memo[2]
 
-    def _drawn(self, occasion: Occasion, deleted: Sequence[tuple[str, Summary]]) -> _Mask:
+    def _drawn(self, occasion: Occasion, deleted: Sequence[tuple[str, Summary]]) -> Mask:
         """Return the mask with a draw for each deletion; tried again in the rare case that it does not fit."""
-        bare = _masked(occasion.ledger, None)
+        bare = masked_totals(occasion.ledger, None)
         mask = self._mask
         for attempt in range(1, ATTEMPTS + 1):
             made = self._attempt(occasion, mask, deleted, bare)
-            if made.whole is None or _fits((1.0 - FLOOR), bare, made.whole):
+            if made.whole is None or fits((1.0 - FLOOR), bare, made.whole):
                 return made
             mask = replace(mask, draws=made.draws)
             if attempt % 5 == 0:
-                mask = _told(mask.faded(0.5), 0.25)
-        return _Mask(deletions=tuple(replace(d, mu=math.inf) for d in made.deletions), draws=made.draws)
+                mask = charged(mask.faded(0.5), 0.25)
+        return Mask(deletions=tuple(replace(d, mu=math.inf) for d in made.deletions), draws=made.draws)
 
-    def _attempt(self, occasion: Occasion, mask: _Mask, deleted: Sequence[tuple[str, Summary]], bare: _Part) -> _Mask:
+    def _attempt(self, occasion: Occasion, mask: Mask, deleted: Sequence[tuple[str, Summary]], bare: Part) -> Mask:
         s, tau = self.single(occasion.ledger.d)
         state = self._sticky.digest(occasion.ledger)
-        small = _small(bare, mask.whole, [block for _, block in deleted], s)
+        small = which_are_small(bare, mask.whole, [block for _, block in deleted], s)
         # Parts that are about to be drawn again are out: they shall neither make others fade nor shape the draws.
         again = {client for client, _ in mask.own} & {client for client, _ in deleted}
         mask = replace(mask, own=tuple((name, part) for name, part in mask.own if name not in again))
         # The measure of the draws: before the small deletions, after the large ones.
-        base = _with(bare, [block for (_, block), is_small in zip(deleted, small, strict=True) if is_small])
-        fading = _fading(bare, mask.whole, self._room(mask.draws, state))
+        base = with_blocks(bare, [block for (_, block), is_small in zip(deleted, small, strict=True) if is_small])
+        fading = fading_to_fit(bare, mask.whole, self._room(mask.draws, state))
         if fading < 1.0:
             mask = mask.faded(fading)
-        measure = _Measure.of(base if mask.whole is None else base + mask.whole)
+        measure = Measure.of(base if mask.whole is None else base + mask.whole)
         if fading < 1.0:
-            mask = _told(mask, (1.0 - fading) ** 2).joined(self._draw(mask.draws, state, measure))
+            mask = charged(mask, (1.0 - fading) ** 2).joined(self._draw(mask.draws, state, measure))
         for (client, block), is_small in zip(deleted, small, strict=True):
             if client in again:
-                mask = _told(mask, 1.0, client)
+                mask = charged(mask, 1.0, client)
             elif len(mask.own) + len(again) >= self.collusion:
-                mask = _told(mask.folded(self.memory), (1.0 - self.memory) ** 2)
+                mask = charged(mask.folded(self.memory), (1.0 - self.memory) ** 2)
                 mask = mask.joined(self._draw(mask.draws, state, measure))
             part = self._draw(mask.draws, state, measure)
             gram, moment = measure.sizes(block)
@@ -322,14 +223,14 @@ class DeletionMask(Rule):
         rng = keyed_generator(self._key, self.name, b"room" + number.to_bytes(8, "little") + state)
         return float(rng.uniform(*ROOM))
 
-    def _draw(self, number: int, state: bytes, measure: _Measure) -> _Part:
+    def _draw(self, number: int, state: bytes, measure: Measure) -> Part:
         d, c = measure.head.shape
         s, tau = self.single(d)
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
         rng = keyed_generator(self._key, self.name, number.to_bytes(8, "little") + state)
         moment = s * (measure.factor @ rng.standard_normal((d, c)))
         gram = tau * measure.coloured(rng.standard_normal((d, d)))
-        return _Part(gram, moment + gram @ measure.head)
+        return Part(gram, moment + gram @ measure.head)
 
     def save(self) -> bytes:
         """Write the mask and its key. Whoever has them can take the mask off again: keep them as the ledger itself."""
@@ -351,80 +252,15 @@ class DeletionMask(Rule):
         saved = unpack(data, self.name, self.configuration())
         values, arrays = saved.values, saved.arrays
 
-        def part(name: str) -> _Part:
-            return _Part(arrays[f"{name}.gram"], arrays[f"{name}.moment"])
+        def part(name: str) -> Part:
+            return Part(arrays[f"{name}.gram"], arrays[f"{name}.moment"])
 
-        mask = _Mask(
+        mask = Mask(
             part("common") if "common.gram" in arrays else None,
             tuple((str(client), part(f"own{i}")) for i, client in enumerate(values["own"])),
-            tuple(_restored(d) for d in values["deletions"]),
+            tuple(MaskedDeletion(**d) for d in values["deletions"]),
             int(values["draws"]),
         )
         self._key = as_key(str(values["key"]))
         self._sticky = Sticky(self._key, self.name)
         self._mask, self._memo = mask, None
-
-
-def _restored(values: Mapping[str, Any]) -> MaskedDeletion:
-    return MaskedDeletion(**values)
-
-
-def _masked(ledger: Ledger, mask: _Part | None) -> _Part:
-    total = ledger.summary
-    gram, moment = np.array(total.gram), np.array(total.moment)
-    gram.flat[:: ledger.d + 1] += ledger.gamma
-    return _Part(gram, moment) if mask is None else _Part(gram, moment) + mask
-
-
-def _ledger(ledger: Ledger, mask: _Mask) -> Ledger:
-    whole, total = mask.whole, ledger.summary
-    assert whole is not None
-    return Ledger(Summary(total.gram + whole.gram, total.moment + whole.moment), ledger.gamma)
-
-
-def _with(totals: _Part, blocks: Sequence[Summary]) -> _Part:
-    for block in blocks:
-        totals = totals + block
-    return totals
-
-
-def _fits(share: float, left: _Part, drawn: _Part) -> bool:
-    """Say whether parts of a mask take away less than a share of what is left, in every direction."""
-    try:
-        cholesky(share * left.gram + drawn.gram, lower=True)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def _fading(left: _Part, drawn: _Part | None, room: float) -> float:
-    """Return by how much the parts of a mask must fade to fit what is left."""
-    if drawn is None or _fits(room, left, drawn):
-        return 1.0
-    least = float(eigvalsh(drawn.gram, left.gram, subset_by_index=[0, 0])[0])
-    return 2.0 ** math.floor(math.log2(room / max(-least, room)) - 1e-6)
-
-
-def _small(bare: _Part, drawn: _Part | None, blocks: Sequence[Summary], s: float) -> list[bool]:
-    """Say of each block whether it is small against the masked totals with all of them, and not too many are."""
-    if not blocks:
-        return []
-    before = _with(bare if drawn is None else bare + drawn, blocks)
-    try:
-        measure = _Measure.of(before)
-    except np.linalg.LinAlgError:
-        return [False] * len(blocks)
-    sizes = [measure.sizes(block) for block in blocks]
-    noise = s * math.sqrt(before.moment.size)
-    small = [gram <= LARGE and moment <= noise for gram, moment in sizes]
-    for i in sorted(range(len(blocks)), key=lambda i: -sizes[i][0]):
-        if sum(gram for (gram, _), is_small in zip(sizes, small, strict=True) if is_small) <= LARGE:
-            break
-        small[i] = False
-    return small
-
-
-def _told(mask: _Mask, share: float, client: str | None = None) -> _Mask:
-    """Return the mask with an event charged to all deletions, or to those of a client."""
-    told = (replace(d, later=d.later + share) if client in (None, d.client) else d for d in mask.deletions)
-    return replace(mask, deletions=tuple(told))
