@@ -7,26 +7,21 @@ where there is a mask): the upper end of what any probing could give them.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from exhume.attack.averaging import average_head
 from exhume.attack.baselines import passive
 from exhume.attack.block import Block
-from exhume.attack.conditioned import conditioned, gram_guess
-from exhume.attack.identify import Diagnostics, State, identify
-from exhume.attack.informed import Candidates, read_change
-from exhume.attack.partial import identify_partial
+from exhume.attack.conditioned import conditioned
 from exhume.attack.probes import designed, label_swap, random
 from exhume.attack.rank_one import rank_one
 from exhume.attack.recover import difference
 from exhume.attack.symmetric import identify_symmetric
-from exhume.attack.transcript import Transcript
+from exhume.audit.advise.averages import by_averages, informed
+from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guess_of_A
 from exhume.audit.advise.prober import Plan, Prober, Run
 from exhume.audit.scenario import Matrix
 from exhume.defence.admission import Batch
@@ -34,62 +29,6 @@ from exhume.errors import AttackError, NotIdentifiedError
 from exhume.protocol import Head
 
 __all__ = ["ATTACKS", "Follow", "Guess"]
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What an attacker says was deleted."""
-
-    label: int
-    feature: Matrix
-    block: Block
-
-
-Follow = Callable[[Prober], Guess | None]
-"""The attack after the deletion, facing the federation as it then is."""
-
-Learn = Callable[[Prober], Follow]
-
-
-def _state(A: Matrix, head: Head) -> State:
-    none = Diagnostics(len(A), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return State(A, np.asarray(np.linalg.inv(A)), A @ head.weights, head, none)
-
-
-def _guess_of_A(prober: Prober) -> Matrix:
-    """Return the attacker's guess of A without probing: its own gram, scaled to a training set of known size."""
-    s = prober.federation.setting
-    own = s.features[np.concatenate([s.own, s.held_out])]
-    rows = sum(map(len, s.honest)) + len(s.own)
-    return gram_guess(own, rows)
-
-
-def _estimate(prober: Prober, run: Run) -> State:
-    """Make the best of a run: the state's estimate, its baseline without what the attacker had standing in it."""
-    state = _estimate_raw(prober, run.transcript)
-    if not run.offset.any():
-        return state
-    head = run.cleaned(state.A, state.baseline)
-    return replace(state, baseline=head, G=state.A @ head.weights)
-
-
-def _estimate_raw(prober: Prober, transcript: Transcript) -> State:
-    """Take Algorithm 1 on exact heads, symmetric regression on others, a guess for what both leave open."""
-    guess = _guess_of_A(prober)
-    try:
-        if prober.federation.defence.exact and not prober.busy:
-            return identify(transcript)
-        return identify_symmetric(transcript, metric=guess)
-    except (NotIdentifiedError, np.linalg.LinAlgError):
-        pass
-    try:
-        part = identify_partial(transcript)
-        A = part.completed(guess)
-        if part.rank and np.linalg.eigvalsh(A)[0] > 0:
-            return _state(A, transcript.baseline)
-    except np.linalg.LinAlgError:
-        pass
-    return _state(guess, transcript.baseline)
 
 
 def _sample(block: Block) -> Guess:
@@ -101,8 +40,8 @@ def _by_difference(probe: Callable[[Prober], Run]) -> Learn:
     """Identify before and after; subtract (the paper's attack)."""
 
     def learn(prober: Prober) -> Follow:
-        before = _estimate(prober, probe(prober))
-        return lambda later: _sample(difference(before, _estimate(later, probe(later))))
+        before = estimate(prober, probe(prober))
+        return lambda later: _sample(difference(before, estimate(later, probe(later))))
 
     return learn
 
@@ -111,7 +50,7 @@ def _by_rank_one(probe: Callable[[Prober], Run]) -> Learn:
     """Identify before; read the record off the next head."""
 
     def learn(prober: Prober) -> Follow:
-        state = _estimate(prober, probe(prober))
+        state = estimate(prober, probe(prober))
         serial = prober.head().serial
         if prober.federation.defence.exact or not prober.clean:
             state = replace(state, baseline=_public(prober, state.A, None if prober.clean else serial))
@@ -133,77 +72,6 @@ def _public(prober: Prober, A: Matrix, since: int | None) -> Head:
     if own.is_zero:
         return head
     return Head(head.weights - np.linalg.solve(A, own.moment - own.gram @ head.weights), head.precision)
-
-
-def _by_averages(know_A: bool, *, redraw: bool = False) -> Learn:
-    """Draw fresh heads on both sides by adding known rows, average them back to one, whiten, read the record off.
-
-    With ``redraw`` every message also takes the last rows back: noise that belongs to deletions is drawn again too.
-    """
-
-    def learn(prober: Prober) -> Follow:
-        before = _many(prober, redraw)
-        s = prober.federation.setting
-        A = prober.federation.A if know_A else _estimate(prober, before).A
-        state = _state(A, before.cleaned(A, average_head(A, before.transcript)))
-
-        def follow(later: Prober) -> Guess:
-            after, A_after = _many(later, redraw), A
-            for _ in range(2):
-                head = after.cleaned(A_after, average_head(A_after, after.transcript))
-                found = rank_one(state, head, nonnegative=s.nonnegative)
-                candidate = A - np.outer(found.feature, found.feature)
-                if np.linalg.eigvalsh(candidate)[0] <= 0:
-                    break
-                A_after = candidate
-            return Guess(found.label, found.feature, found.block(s.classes))
-
-        return follow
-
-    return learn
-
-
-def _many(prober: Prober, redraw: bool = False) -> Run:
-    """Collect heads after additions of two held-out rows at a time: so many pairs that no message comes twice."""
-    rows = prober.federation.setting.held_out
-    plans = [prober.adding(prober.rng.choice(rows, 2, replace=False)) for _ in range(2 * prober.averaged)]
-    if redraw:
-        plans = [plans[0], *(Plan(new.add, old.add) for old, new in itertools.pairwise(plans))]
-    found = prober.run(plans, "held_out", enough=prober.averaged)
-    if found.responses == 0:
-        raise AttackError("no head came back")
-    return found
-
-
-def _informed(prober: Prober) -> Follow:
-    """Be told A, or all that masked heads can ever tell; read the change by Bayes' rule over the attacker's rows."""
-    s = prober.federation.setting
-    rows = np.concatenate([s.own, s.held_out])
-    told = prober.federation.masked_totals()
-    if told is None:
-        run = _many(prober)
-        A = prober.federation.A
-        weights = run.cleaned(A, average_head(A, run.transcript)).weights
-    else:
-        A, weights = told[0], np.asarray(np.linalg.solve(told[0], told[1]), dtype=np.float64)
-    own = Candidates(A, weights, s.features[rows], s.labels[rows], s.classes)
-
-    def follow(later: Prober) -> Guess:
-        totals = later.federation.masked_totals()
-        if told is not None and totals is not None:
-            gram, moment = told[0] - totals[0], told[1] - totals[1]
-            size, tau = later.federation.mask_noise()
-            found = read_change(own, moment - gram @ weights, size, gram, tau)
-        else:
-            run = _many(later)
-            head = run.cleaned(A, average_head(A, run.transcript)).weights
-            moment = A @ (weights - head)
-            # Noise far above the record: its size is that of what was seen.
-            size = float(np.median(np.abs(solve_triangular(own.L, moment, lower=True)))) / 0.6745
-            found = read_change(own, moment, size)
-        return Guess(found.label, found.feature, Block.of_sample(found.label, found.feature, s.classes))
-
-    return follow
 
 
 def _designed(prober: Prober) -> Run:
@@ -259,7 +127,7 @@ def _fabricated(prober: Prober) -> Run:
 def _conditioned(prober: Prober) -> Follow:
     """Probe with a guess of the state, then with the answer; compare moments found by centring the head (zoom)."""
     s = prober.federation.setting
-    guess = _guess_of_A(prober)
+    guess = guess_of_A(prober)
     for _ in range(2):
 
         def totals(scale: float, at: Matrix = guess) -> Sequence[Matrix]:
@@ -334,11 +202,11 @@ ATTACKS: dict[str, Learn] = {
     "held-out": _by_rank_one(_held_out),
     "fabricated": _by_rank_one(_fabricated),
     "rank-one": _by_rank_one(_designed),
-    "averaging": _by_averages(know_A=False),
+    "averaging": by_averages(know_A=False),
     "conditioned": _conditioned,
-    "oracle": _by_averages(know_A=True),
-    "redraw": _by_averages(know_A=True, redraw=True),
-    "informed": _informed,
+    "oracle": by_averages(know_A=True),
+    "redraw": by_averages(know_A=True, redraw=True),
+    "informed": informed,
     "passive": _passive,
 }
 """Attacks on confidentiality by name. `burn` and `replay`, on integrity, are in `work`."""
