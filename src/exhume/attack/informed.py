@@ -15,6 +15,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.special import logsumexp
 
 from exhume.attack._linalg import Matrix
+from exhume.attack.rank_one import fit_scale
 
 __all__ = ["Candidates", "Reading", "read_change"]
 
@@ -81,10 +82,9 @@ def read_change(own: Candidates, moment: Matrix, s: float, gram: Matrix | None =
             return _stands_out(own, Y, vector, np.sqrt(value))
         score = score + ((own.white @ X * own.white).sum(axis=1) - 0.5 * own.leverage**2) / (2.0 * tau**2)
     else:
-        left, values, _ = np.linalg.svd(Y, full_matrices=False)
+        left, values, right = np.linalg.svd(Y, full_matrices=False)
         if values[0] > CLEAR * s * (np.sqrt(len(Y)) + np.sqrt(own.classes)):
-            typical = float(np.sqrt(np.median(own.leverage)))
-            return _stands_out(own, Y, left[:, 0], typical)
+            return _fitted(own, own.L @ left[:, 0], values[0] * right[0])
     by_class = [
         logsumexp(score[own.labels == k]) - np.log((own.labels == k).sum()) if (own.labels == k).any() else -np.inf
         for k in range(own.classes)
@@ -105,3 +105,14 @@ def _stands_out(own: Candidates, Y: Matrix, direction: Matrix, length: float) ->
         f, direction = -f, -direction
     label = int(np.argmax(Y.T @ direction / length + own.weights.T @ f))
     return Reading(label, f)
+
+
+def _fitted(own: Candidates, direction: Matrix, residual: Matrix) -> Reading:
+    """Return the record of a rank-one change ``direction residual'``: the scale that makes the residual a record's."""
+    length = float(np.linalg.norm(direction))
+    unit, r = direction / length, residual * length
+    if unit.sum() < 0 and (own.features >= 0).all():
+        unit, r = -unit, -r
+    scale, misfit = fit_scale(r, own.weights.T @ unit)
+    label = int(np.argmin(np.where(scale > 0, misfit, np.inf) if (scale > 0).any() else misfit))
+    return Reading(label, scale[label] * unit)

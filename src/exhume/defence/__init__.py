@@ -2,15 +2,17 @@
 
 from exhume.defence import admission, privacy, release
 from exhume.defence.accountant import Identification, IdentificationAccountant
+from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Config, Defences, Entry, build, build_server, dump, load
 from exhume.defence.default import hardened, hardened_config, sigma_for
-from exhume.defence.release import Chain, PosteriorNoise, PrivacyBudget
+from exhume.defence.release import Chain, DeletionMask, PosteriorNoise, PrivacyBudget
 from exhume.defence.store import load_server, save_server
 
 __all__ = [
     "Chain",
     "Config",
     "Defences",
+    "DeletionMask",
     "Entry",
     "Identification",
     "IdentificationAccountant",
@@ -28,4 +30,5 @@ __all__ = [
     "release",
     "save_server",
     "sigma_for",
+    "sigma_within",
 ]
