@@ -46,8 +46,9 @@ def sigma_within(
 ) -> float:
     """Return the largest sigma up to which noise costs at most so many points on some rows that are not in the ledger.
 
-    The rows are a sample: on n rows the cost itself is uncertain by about a row, that is 100/n points. Tried from
-    `LEAST` up in steps of a tenth, to `MOST`; `LEAST` is returned even where it costs more.
+    The rows are a sample: where noise changes a share q of the predictions, the cost is uncertain by about
+    ``100 sqrt(q/n)`` points on n rows, half a point for 5% and 2,000 rows. Take the smaller of this and `sigma_for`.
+    Tried from `LEAST` up in steps of a tenth, to `MOST`; `LEAST` is returned even where it costs more.
     """
     if not points > 0:
         raise InputError("points", "above 0", points)
