@@ -36,7 +36,7 @@ class Context:
 
     @property
     def sigma(self) -> float:
-        """Noise that the accuracy bears: measured on the operator's rows with everybody's data in the ledger, and capped."""
+        """Noise that the accuracy bears, measured on the operator's rows with everybody's data in the ledger."""
         return _sigma(self.setting)
 
     @property
