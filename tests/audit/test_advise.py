@@ -163,6 +163,9 @@ def test_rows_and_recommendation():
     assert recommend(rows, Needs(0.2, 10.0)).defence == "late"
     assert recommend(rows, Needs(0.0, 0.0)).defence == "none"
     assert recommend(rows[1:2], Needs(0.0, 0.0)) is None
+    # Neither is refuted: what a told attacker can replay decides, not the luck of a few labels.
+    luckier = replace(rows[1], defence="luckier", label_rate=0.0, told_replay_rate=1.0)
+    assert recommend([luckier, replace(rows[1], told_replay_rate=0.0)], Needs()).defence == "noise"
     assert rows[0].refutes() and not rows[1].refutes()
     # 4 of 10 at 15%: 1 - (0.85^10 + 10 0.15 0.85^9 + 45 0.15^2 0.85^8 + 120 0.15^3 0.85^7) = 0.0500
     assert rows[4].p_value == pytest.approx(0.04997, abs=1e-5) and rows[4].refutes()

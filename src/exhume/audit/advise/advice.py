@@ -148,7 +148,10 @@ def _rate(score: dict[str, Any], what: str) -> float:
 
 
 def recommend(rows: Sequence[Row], needs: Needs) -> Row | None:
-    """Return the affordable defence that leaks least, then damages least, then costs least."""
+    """Return the affordable defence that leaks least, then damages least, then costs least.
+
+    Defences whose goal the run does not refute leak alike as far as it can tell: among them, luck shall not decide.
+    """
     able = [row for row in rows if row.fits(needs)]
     if not able:
         return None
@@ -157,6 +160,8 @@ def recommend(rows: Sequence[Row], needs: Needs) -> Row | None:
         error = 0.0 if math.isnan(row.feature_error) else -min(row.feature_error, 1.0)
         damage = 0.0 if math.isnan(row.damage) else max(row.damage, 0.0)
         told = 0.0 if math.isnan(row.told_replay_rate) else row.told_replay_rate
-        return (row.replay_rate, row.label_rate, round(damage, 1), error, told, row.accuracy_lost, row.staleness)
+        leak = row.label_rate if row.refutes() else 0.0
+        lost = round(max(row.accuracy_lost, 0.0), 1)
+        return (row.replay_rate, leak, told, round(damage, 1), lost, row.staleness, row.label_rate, error)
 
     return min(able, key=order)
