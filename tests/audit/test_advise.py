@@ -221,3 +221,29 @@ def test_calibration_uses_nobody_elses_rows(setting):
     assert all(block.d == setting.d for block in honest_blocks(setting, 4))
     assert len(list(honest_logs(setting, 2, 3))) == 2
     assert set(ALL_ATTACKS) >= {"designed", "held-out", "burn", "replay", "oracle"}
+
+
+def test_integrity_attacks_alone_end_in_a_verdict_too(tmp_path):
+    options = ["--dim", "24", "--trials", "2", "--attack", "burn", "--attack", "replay", "--defence", "none"]
+    result = CliRunner().invoke(app, ["advise", *options, "--no-concurrent", "--jobs", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "no attack that reads records was run" in result.output
+    burnt = CliRunner().invoke(
+        app, ["advise", *options[:6], "--defence", "slack", "--jobs", "1", "--out", str(tmp_path)]
+    )
+    assert burnt.exit_code == 0, burnt.output
+    assert "burn" in (tmp_path / "matrix.md").read_text()
+
+
+def test_informed_reads_exact_heads_and_not_masked_ones(setting):
+    assert run_cell(setting, Cell("informed", "none", averaged=8)).labels == len(setting.targets)
+    assert run_cell(setting, Cell("redraw", "none", averaged=8)).labels == len(setting.targets)
+    masked = run_cell(setting, Cell("informed", "mask", averaged=8))
+    assert masked.replays == 0 and masked.labels < len(setting.targets)
+
+
+def test_the_attacker_has_full_feature_rank_where_the_data_have_it(setting):
+    for rows in (setting.own, setting.held_out):
+        assert np.linalg.matrix_rank(setting.features[rows]) == setting.d
+    everybody = [*setting.honest, *setting.reserve, setting.own, setting.held_out, setting.calibration]
+    assert sorted(np.concatenate(everybody)) == list(range(len(setting.labels)))

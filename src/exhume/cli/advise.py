@@ -171,7 +171,7 @@ def _print(rows: list[Row], chance: float) -> None:
     for row in rows:
         table.add_row(
             row.defence,
-            f"{row.label_rate:.0%} (to {row.label_upper:.0%})",
+            "-" if math.isnan(row.label_rate) else f"{row.label_rate:.0%} (to {row.label_upper:.0%})",
             row.worst,
             _number(row.feature_error, ".1e"),
             f"{row.replay_rate:.0%}",
@@ -200,6 +200,10 @@ def _verdict(chosen: Row | None, needs: Needs, chance: float, paths: dict[str, s
     limits = f"at most {needs.max_accuracy_loss:g} points and {needs.max_staleness:g} changes of delay"
     if chosen is None:
         return f"Verdict: no defence of the matrix serves everybody within {limits}. Allow more of one of them."
+    if math.isnan(chosen.label_rate):
+        return f"Verdict: within {limits}, '{chosen.defence}' is best; no attack that reads records was run. " + (
+            f"Configuration: {paths['configuration']}"
+        )
     goal = "is refuted" if chosen.refutes() else f"is not refuted (up to {chosen.label_upper:.0%} fits what was seen)"
     return (
         f"Verdict: within {limits}, '{chosen.defence}' leaks least: the best attack reads {chosen.label_rate:.0%} of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def draw(
 def _leak_against_cost(axes: Any, rows: Sequence[Row], chosen: Row | None, needs: Needs, chance: float) -> None:
     spots: dict[tuple[float, float], list[Row]] = {}
     for row in rows:
+        if math.isnan(row.label_rate):  # no reader ran
+            continue
         spot = (round(max(row.accuracy_lost, 0.0), 1), round(100 * row.label_rate))
         spots.setdefault(spot, []).append(row)
     for (x, y), here in spots.items():
@@ -76,6 +79,9 @@ def _colour(row: Row, chosen: Row | None, needs: Needs) -> str:
 
 def _matrix(axes: Any, records: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
     columns = list(dict.fromkeys((r["attack"], r["busy"]) for r in records if "score" in r and r["attack"] != "burn"))
+    if not columns:
+        axes.set_axis_off()
+        return
     names = [row.defence for row in rows]
     values = np.full((len(names), len(columns)), np.nan)
     for r in records:
