@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,14 +45,18 @@ def costs(rows: Sequence[Row]) -> str:
             "yes" if row.exact else f"to {row.head_error:.0e}",
             f"{row.refused}/{row.sent}",
             f"{row.deletions_served}/{row.deletions_asked}",
-            f"{row.damage:.1f}",
-            f"{row.label_rate:.0%} ({row.worst})",
-            f"{row.feature_error:.0e}",
+            _number(row.damage, ".1f"),
+            f"{_number(row.label_rate, '.0%')} ({row.worst})",
+            _number(row.feature_error, ".0e"),
             "refuted" if row.refutes() else "not refuted",
         ]
         for row in rows
     ]
     return _table(title, lines)
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
 
 
 def _table(title: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
