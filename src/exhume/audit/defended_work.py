@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from exhume.attack._linalg import relative
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended import DefendedCell, DefendedTrial, Found
-from exhume.audit.detect import judge_messages
 from exhume.audit.exposure import exposures
 from exhume.audit.federation import Federation
-from exhume.audit.measures import accuracy, guess_error, rank_curve
+from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve, recovery_fields
 from exhume.audit.plan import Plan, Task
 from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
 from exhume.audit.records_defence import CellService, PrivacyFigures, TrialService
@@ -31,22 +28,14 @@ def defended_cell(plan: Plan, probe: str) -> DefendedCell:
 
 def diagnose_defended(plan: Plan, cell: DefendedCell) -> CellRecord:
     """Return what the probe sequence before any deletion gave."""
-    found, heard, uploads = cell.diagnostics, cell.heard, cell.federation.uploads
-    seen = judge_messages(plan.scenario, cell.probe, np.random.default_rng([plan.settings.seed, 3]))
+    heard, uploads = cell.heard, cell.federation.uploads
     return CellRecord(
-        probe=cell.probe.name,
+        **cell_fields(plan, cell.probe, cell.diagnostics),
         heads=CONFIGURED,
         identified=cell.before is not None,
         reason=cell.reason,
         responses=heard.responses,
-        rank=None if found is None else found.rank_X,
-        kappa=None if found is None else found.kappa_X,
         state_error=cell.state_error,
-        cancellation_residual=None if found is None else found.r_W,
-        messages=seen.messages,
-        flagged=seen.flagged,
-        magnitude_ratio=seen.ratio,
-        false_positives=seen.false_positives,
         curve=() if heard.transcript is None or not heard.responses else rank_curve(heard.transcript),
         exposure=exposures(cell.federation),
         service=CellService(
@@ -93,14 +82,7 @@ def attack_defended(plan: Plan, cell: DefendedCell, task: Task) -> TrialRecord:
 def _recovery(plan: Plan, cell: DefendedCell, found: Found) -> RecoveryRecord:
     scored, first, head = found.scored, cell.attack.cost, found.replayed
     return RecoveryRecord(
-        recovery=scored.method,
-        relerr_gram=scored.relerr_gram,
-        relerr_moment=scored.relerr_moment,
-        relerr_feature=scored.relerr_feature,
-        label=scored.label,
-        label_correct=scored.label_correct,
-        known=scored.known,
-        min_eigenvalue=scored.min_eigenvalue,
+        **recovery_fields(scored),
         replay_head_error=None if head is None else relative(head - cell.W, cell.W),
         accuracy_replay=None if head is None else accuracy(plan, head),
         responses_first=found.cost.responses,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from exhume.attack._linalg import relative
-from exhume.attack.identify import diagnose_rank
+from exhume.attack.identify import Diagnostics, diagnose_rank
+from exhume.attack.probes.base import Probe
 from exhume.attack.transcript import Transcript
+from exhume.audit.detect import judge_messages
 from exhume.audit.plan import Plan
 from exhume.audit.records import RankPoint
 from exhume.audit.scenario import Matrix
+from exhume.audit.trial import Recovery
 from exhume.protocol.head import Head
 
-__all__ = ["accuracy", "guess_error", "rank_curve"]
+__all__ = ["accuracy", "cell_fields", "guess_error", "rank_curve", "recovery_fields"]
 
 CURVE_POINTS = 32
 
@@ -30,6 +34,27 @@ def rank_curve(transcript: Transcript) -> tuple[RankPoint, ...]:
         share = found.sigma_min_X / found.sigma_max_X if j >= bound and found.sigma_max_X > 0 else None
         points.append(RankPoint(responses=j, rank=found.rank_X, sigma_min=share))
     return tuple(points)
+
+
+def cell_fields(plan: Plan, probe: Probe, found: Diagnostics | None) -> dict[str, Any]:
+    """Return what every cell's record has: how well the stack was conditioned, and how its messages look one by one."""
+    seen = judge_messages(plan.scenario, probe, np.random.default_rng([plan.settings.seed, 3]))
+    return {
+        "probe": probe.name,
+        "rank": None if found is None else found.rank_X,
+        "kappa": None if found is None else found.kappa_X,
+        "cancellation_residual": None if found is None else found.r_W,
+        "messages": seen.messages,
+        "flagged": seen.flagged,
+        "magnitude_ratio": seen.ratio,
+        "false_positives": seen.false_positives,
+    }
+
+
+def recovery_fields(scored: Recovery) -> dict[str, Any]:
+    """Return what every recovery's record has of its score."""
+    names = ("relerr_gram", "relerr_moment", "relerr_feature", "label", "label_correct", "known", "min_eigenvalue")
+    return {"recovery": scored.method, **{name: getattr(scored, name) for name in names}}
 
 
 def accuracy(plan: Plan, weights: Matrix) -> float | None:

@@ -12,9 +12,8 @@ from exhume.audit.config import Settings
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended import DefendedCell
 from exhume.audit.defended_work import attack_defended, defended_cell, diagnose_defended
-from exhume.audit.detect import judge_messages
 from exhume.audit.exposure import bare_exposures
-from exhume.audit.measures import accuracy, guess_error, rank_curve
+from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve, recovery_fields
 from exhume.audit.plan import Plan, Task, prepare
 from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
 from exhume.audit.trial import Cell, Replay, Trial
@@ -64,22 +63,13 @@ def do(settings: str, task: Task) -> CellRecord | TrialRecord:
 
 
 def _diagnose(plan: Plan, cell: Cell) -> CellRecord:
-    found = cell.diagnostics
-    seen = judge_messages(plan.scenario, cell.probe, np.random.default_rng([plan.settings.seed, 3]))
     return CellRecord(
-        probe=cell.probe.name,
+        **cell_fields(plan, cell.probe, cell.diagnostics),
         heads=cell.heads,
         identified=cell.before is not None,
         reason=cell.reason,
         responses=cell.transcript.responses,
-        rank=None if found is None else found.rank_X,
-        kappa=None if found is None else found.kappa_X,
         state_error=cell.state_error,
-        cancellation_residual=None if found is None else found.r_W,
-        messages=seen.messages,
-        flagged=seen.flagged,
-        magnitude_ratio=seen.ratio,
-        false_positives=seen.false_positives,
         curve=rank_curve(cell.transcript),
         exposure=bare_exposures(plan, cell.probe.name, cell.heads),
     )
@@ -137,14 +127,7 @@ def _recovery(plan: Plan, cell: Cell, trial: Trial, after: Ledger, method: str, 
     if method == "rank_one":  # the head after the deletion, then the replay and its head
         following = (2, 1)
     return RecoveryRecord(
-        recovery=method,
-        relerr_gram=scored.relerr_gram,
-        relerr_moment=scored.relerr_moment,
-        relerr_feature=scored.relerr_feature,
-        label=scored.label,
-        label_correct=scored.label_correct,
-        known=scored.known,
-        min_eigenvalue=scored.min_eigenvalue,
+        **recovery_fields(scored),
         replay_head_error=replay.head_error,
         replay_head_error_psd=replay.head_error_psd,
         accuracy_replay=reached,
