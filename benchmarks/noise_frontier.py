@@ -32,8 +32,8 @@ from scipy.linalg import cholesky, solve_triangular, svd
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
-from exhume.attack.informed import Candidates, read_change
-from exhume.attack.rank_one import fit_scale
+from exhume.attack.recover.fit import fit_scale
+from exhume.attack.recover.informed import Candidates, read_change
 from exhume.data import load_features
 from exhume.defence import hardened, sigma_for
 from exhume.protocol import Ledger, Summary, Update

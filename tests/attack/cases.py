@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from exhume import Head, Summary
-from exhume.attack.bounds import ProbeRun
-from exhume.attack.identify import diagnose_rank
+from exhume.attack.theory.bounds import ProbeRun
+from exhume.attack.state import diagnose_rank
 from exhume.attack.transcript import Recorder
 from exhume.protocol import round_to
 from tests.attack import exact as ex

@@ -32,7 +32,7 @@ class Federation:
         """The server, and the attack facing it, after an honest deletion of some rows from the present ledger."""
         server = Server(self.server.ledger.copy(), release=Heads(self.heads))
         server.submit(Update.deleting(self.block(rows)), "honest")
-        return server, self.attack.elsewhere(server.as_target("mallory"))
+        return server, self.attack.facing(server.as_target("mallory"))
 
     def head_after(self, rows):
         return self.after(rows)[0].head()

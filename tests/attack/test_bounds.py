@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exhume.attack import bounds, recover
-from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack.theory import bounds
+from exhume.attack import recover
+from exhume.attack.state import diagnose_rank
+from exhume.attack.estimate import direct
 from exhume.attack.session import Attack
 from tests.attack.cases import EPS, low, norm, roundoff
 from tests.attack.worlds import Tap, World
@@ -112,7 +114,7 @@ def test_without_grams_the_rounding_identity_is_proposition_1(name, seed):
 @pytest.mark.parametrize(("name", "seed"), RUNS)
 def test_symmetrising_never_moves_the_estimate_away(name, seed):
     run = probed(name, seed)
-    state = identify(run.transcript)
+    state = direct(run.transcript)
     assert norm(state.A - run.A) <= norm(run.raw_A - run.A) + roundoff(norm(run.A), size=1)
 
 

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from exhume import Head
-from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack, relative, smallest_eigenvalue
-from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack._linalg import SingleEntries
+from exhume.attack._linalg import StackFactor
+from exhume.attack._linalg import factor_stack
+from exhume.numerics import relative
+from exhume.attack._linalg import smallest_eigenvalue
+from exhume.attack.state import diagnose_rank
+from exhume.attack.estimate import direct
 from exhume.attack.session import Attack
-from exhume.attack.transcript import Recorder, Transcript
+from exhume.attack.transcript import Recorder
+from exhume.attack.transcript import Transcript
 from exhume.errors import AttackError, NotIdentifiedError
 from exhume.protocol.summary import Summary
 from tests.attack.cases import EPS, low, norm, roundoff
@@ -41,7 +47,7 @@ def error_of(rhs, stack, answer):
 @pytest.mark.parametrize(("d", "c"), SIZES)
 def test_estimates_and_every_diagnostic_agree_with_numpy(d, c, name, precision):
     _, t = ran(d, c, name, precision)
-    state = identify(t)
+    state = direct(t)
     found = state.diagnostics
     raw_A, raw_H, A, H = plain(t)
     error_A, error_H = error_of(t.Z, t.X, raw_A), error_of(t.X, t.Z, raw_H)
@@ -83,7 +89,7 @@ def test_estimates_and_every_diagnostic_agree_with_numpy(d, c, name, precision):
 @pytest.mark.parametrize(("d", "c"), SIZES)
 def test_residuals_of_rounded_heads_are_those_of_the_raw_estimates(d, c):
     _, t = ran(d, c, "own_data", "16bits")
-    found = identify(t).diagnostics
+    found = direct(t).diagnostics
     raw_A, raw_H, A, H = plain(t)
     assert found.e_AR == pytest.approx(norm(raw_A @ t.X - t.Z) / norm(t.Z), rel=1e-4)
     assert found.e_HQ == pytest.approx(norm(t.X - raw_H @ t.Z) / norm(t.X), rel=1e-4)
@@ -94,14 +100,14 @@ def test_residuals_of_rounded_heads_are_those_of_the_raw_estimates(d, c):
 
 def test_a_cancellation_that_left_something_shows_in_r_W_and_decides_nothing():
     _, t = ran(24, 4, "designed")
-    found = identify(replace(t, final=Head(1.5 * t.baseline.weights))).diagnostics
+    found = direct(replace(t, final=Head(1.5 * t.baseline.weights))).diagnostics
     assert found.r_W == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("d", "c"), SIZES)
 def test_A_is_direct_symmetric_and_not_the_inverse_of_H(d, c):
     _, t = ran(d, c, "own_data", "16bits")
-    state = identify(t)
+    state = direct(t)
     raw_A, raw_H, A, H = plain(t)
     error_A, error_H = error_of(t.Z, t.X, raw_A), error_of(t.X, t.Z, raw_H)
     assert np.array_equal(state.A, state.A.T) and np.array_equal(state.H, state.H.T)
@@ -113,7 +119,7 @@ def test_A_is_direct_symmetric_and_not_the_inverse_of_H(d, c):
 @pytest.mark.parametrize(("d", "c"), [(24, 4), (97, 7)])
 def test_the_estimate_is_near_the_hidden_state(d, c, precision):
     world, t = ran(d, c, "designed", precision)
-    state = identify(t)
+    state = direct(t)
     u = {"float64": 2.0**-53, "float32": 2.0**-24}[precision]
     A = world.A
     heads = norm(t.X) + 2 * np.sqrt(t.responses) * norm(t.baseline.weights)
@@ -123,7 +129,7 @@ def test_the_estimate_is_near_the_hidden_state(d, c, precision):
 
 def test_a_designed_stack_has_condition_one_on_the_iterative_path():
     _, t = ran(130, 10, "designed")
-    found = identify(t).diagnostics
+    found = direct(t).diagnostics
     assert found.kappa_Z == pytest.approx(1.0, abs=1e-12)
     assert found.sigma_min_Z == pytest.approx(100.0, rel=1e-12)
 
@@ -135,7 +141,7 @@ def test_one_random_response_too_few_fails_with_its_numbers(d, c):
     with pytest.raises(
         NotIdentifiedError, match=rf"rank deficient: rank\(X\) = {m * c}, rank\(Z\) = {m * c}, needed {d}"
     ) as e:
-        identify(t)
+        direct(t)
     found = e.value.diagnostics
     assert e.value.reason == str(e.value) and f"{m} responses" in e.value.reason
     assert (found.rank_X, found.rank_Z, found.d, found.responses) == (m * c, m * c, d, m)
@@ -152,7 +158,7 @@ def test_columns_that_repeat_do_not_count(d, c):
     found, _, _ = diagnose_rank(doubled)
     assert found.rank_X == found.rank_Z == np.linalg.matrix_rank(doubled.X, rtol=1e-10) == 2 * c
     with pytest.raises(NotIdentifiedError, match="rank deficient"):
-        identify(doubled)
+        direct(doubled)
 
 
 @pytest.mark.parametrize("side", ["X", "Z"])
@@ -163,7 +169,7 @@ def test_either_stack_alone_can_fail(side):
     flat[-1] = flat[0]
     stacks[side] = flat
     with pytest.raises(NotIdentifiedError, match=rf"rank\({side}\) = 23") as e:
-        identify(Transcript(t.baseline, stacks["X"], stacks["Z"], t.responses, t.final, t.probe, True))
+        direct(Transcript(t.baseline, stacks["X"], stacks["Z"], t.responses, t.final, t.probe, True))
     assert {"X": e.value.diagnostics.rank_Z, "Z": e.value.diagnostics.rank_X}[side] == 24
 
 
@@ -174,7 +180,7 @@ def test_an_indefinite_estimate_fails_and_is_not_projected(d):
     X = rng.normal(size=(d, 2 * d))
     t = Transcript(Head(np.zeros((d, 2))), X, A @ X, d, None, "made", True)
     with pytest.raises(NotIdentifiedError, match="unstable: smallest eigenvalue of A is -1") as e:
-        identify(t)
+        direct(t)
     found = e.value.diagnostics
     assert found.min_eigenvalue_A == pytest.approx(-1.0) and found.min_eigenvalue_H == pytest.approx(-1.0)
     assert found.e_AR is not None and found.rank_X == d
@@ -193,7 +199,7 @@ def test_an_indefinite_H_alone_fails():
     else:
         raise AssertionError("no such stack found")
     with pytest.raises(NotIdentifiedError, match="unstable") as e:
-        identify(Transcript(Head(np.zeros((4, 2))), X, Z, 4, None, "made", True))
+        direct(Transcript(Head(np.zeros((4, 2))), X, Z, 4, None, "made", True))
     assert e.value.diagnostics.min_eigenvalue_A > 0 > e.value.diagnostics.min_eigenvalue_H
 
 
@@ -203,10 +209,10 @@ def test_the_tolerance_decides(d):
     U, V = (np.linalg.qr(rng.normal(size=(n, d)))[0] for n in (d, 2 * d))
     X = (U * np.r_[np.geomspace(1, 1e-4, d - 1), 1e-6]) @ V.T
     t = Transcript(Head(np.zeros((d, 2))), X, 2.0 * X, d, None, "made", True)
-    assert norm(identify(t).A - 2 * np.eye(d)) <= 1e6 * roundoff(norm(X), size=d)
-    assert norm(identify(t, tolerance=0.5e-6).A - 2 * np.eye(d)) <= 1e6 * roundoff(norm(X), size=d)
+    assert norm(direct(t).A - 2 * np.eye(d)) <= 1e6 * roundoff(norm(X), size=d)
+    assert norm(direct(t, tolerance=0.5e-6).A - 2 * np.eye(d)) <= 1e6 * roundoff(norm(X), size=d)
     with pytest.raises(NotIdentifiedError, match="tolerance 2e-06") as e:
-        identify(t, tolerance=2e-6)
+        direct(t, tolerance=2e-6)
     assert e.value.diagnostics.rank_X == np.linalg.matrix_rank(X, rtol=2e-6) == d - 1
     assert e.value.diagnostics.tolerance == 2e-6
     assert e.value.diagnostics.sigma_min_X == pytest.approx(1e-6, rel=1e-6)
@@ -249,7 +255,7 @@ def test_the_first_responses_are_the_transcript_as_it_stood_then():
     early = t.first(5)
     assert (early.responses, early.final, early.probe, early.moment_only) == (5, None, t.probe, t.moment_only)
     assert np.array_equal(early.X, t.X[:, :20]) and np.array_equal(early.Z, t.Z[:, :20])
-    assert identify(t.first(t.responses)).diagnostics.r_W is None
+    assert direct(t.first(t.responses)).diagnostics.r_W is None
     assert short.cost.messages == 0
 
 

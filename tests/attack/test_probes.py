@@ -5,9 +5,15 @@ import pytest
 
 from exhume import Client, Ledger, Server, Summary, Update
 from exhume.attack import recover
-from exhume.attack.probes import PROBES as REGISTRY
-from exhume.attack.probes import MomentProbe, build, designed, label_swap, moment_update, own_data, random
-from exhume.attack.probes.registry import Means
+from exhume.attack.probes import REGISTRY as REGISTRY
+from exhume.attack.probes import MomentProbe
+from exhume.attack.probes import build
+from exhume.attack.probes import designed
+from exhume.attack.probes import label_swap
+from exhume.attack.probes import moment_update
+from exhume.attack.probes import own_data
+from exhume.attack.probes import random
+from exhume.attack.probes import Resources
 from exhume.attack.session import Attack
 from exhume.errors import InputError
 from tests.attack.cases import EPS, norm
@@ -241,7 +247,7 @@ def test_messages_and_pairs_are_counted_on_both_sides_alike(mode):
 
 def means(**options):
     features, labels = rows(1, 40, 6, 3)
-    return Means(6, 3, features, labels, np.random.default_rng(0), **options)
+    return Resources(6, 3, features, labels, np.random.default_rng(0), **options)
 
 
 @pytest.mark.parametrize(("name", "responses"), [("designed", 2), ("random", 2), ("label_swap", 3), ("own_data", 4)])
@@ -311,6 +317,6 @@ def test_bad_plans_are_refused_before_anything_is_sent(make, message):
 
 
 def test_the_designed_probe_has_a_number_of_responses_of_its_own():
-    means = Means(6, 3, np.ones((4, 6)), np.zeros(4, int), np.random.default_rng(0), responses=9)
+    means = Resources(6, 3, np.ones((4, 6)), np.zeros(4, int), np.random.default_rng(0), responses=9)
     with pytest.raises(InputError, match="responses must be 2"):
         build("designed", means)

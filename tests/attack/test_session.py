@@ -7,7 +7,8 @@ import pytest
 import exhume.attack
 from exhume import Head, ReleaseRule
 from exhume.attack.block import Block
-from exhume.attack.session import Attack, Cost
+from exhume.attack.session import Attack
+from exhume.attack.session import Cost
 from exhume.errors import AttackError, RefusedError
 from tests.attack.cases import EPS, norm
 from tests.attack.worlds import PROBES, Tap, World

@@ -6,15 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume import Head
-from exhume.attack import probes, recover
-from exhume.attack.averaging import average_head
-from exhume.attack.baselines import burn, passive
-from exhume.attack.conditioned import gram_guess, identify_conditioned
-from exhume.attack.identify import State, identify
-from exhume.attack.partial import identify_partial
-from exhume.attack.rank_one import fit_scale, rank_one
-from exhume.attack.symmetric import identify_symmetric
-from exhume.attack.zoom import zoom, zoomed_difference
+from exhume.attack import probes
+from exhume.attack import recover
+from exhume.attack.recover import average_head
+from exhume.attack.strategies import burn
+from exhume.attack.recover import passive
+from exhume.attack.estimate import gram_guess
+from exhume.attack.strategies import conditioned
+from exhume.attack.state import State
+from exhume.attack.estimate import direct
+from exhume.attack.estimate import partial
+from exhume.attack.recover.fit import fit_scale
+from exhume.attack.recover import rank_one
+from exhume.attack.estimate import symmetric
+from exhume.attack.strategies import zoom
+from exhume.attack.recover import zoomed
 from exhume.errors import InputError, NotIdentifiedError
 from tests.attack.federation import Federation, gap
 
@@ -55,7 +61,7 @@ class TestRankOne:
     @pytest.mark.parametrize("heads", ["float32", "20bits"])
     def test_from_rounded_heads_of_attacker_data(self, heads):
         fed = Federation(heads=heads)
-        state = identify_symmetric(fed.attack.run(own_probe(fed)))
+        state = symmetric(fed.attack.run(own_probe(fed)))
         rows = fed.others[:60]
         found = [rank_one(state, fed.head_after(r), nonnegative=True) for r in rows]
         right = np.array([f.label == fed.y[r] for f, r in zip(found, rows, strict=True)])
@@ -101,12 +107,12 @@ class TestSymmetricIdentification:
     def test_beats_the_direct_estimate_on_rounded_attacker_data(self, seed):
         fed = Federation(heads="float32", seed=seed)
         transcript = fed.attack.run(own_probe(fed, seed=seed))
-        assert gap(identify_symmetric(transcript).A, fed.A) < gap(identify(transcript).A, fed.A)
+        assert gap(symmetric(transcript).A, fed.A) < gap(direct(transcript).A, fed.A)
 
     def test_agrees_with_the_direct_estimate_on_exact_heads(self):
         fed = Federation()
         transcript = fed.attack.run(own_probe(fed))
-        assert gap(identify_symmetric(transcript).A, identify(transcript).A) < 1e-8
+        assert gap(symmetric(transcript).A, direct(transcript).A) < 1e-8
 
     def test_is_the_least_squares_solution_over_symmetric_matrices(self):
         fed = Federation(d=6, c=2, heads="16bits")
@@ -122,14 +128,14 @@ class TestSymmetricIdentification:
         H = np.zeros((d, d))
         for (i, j), value in zip(basis, best, strict=True):
             H[i, j] = H[j, i] = value
-        np.testing.assert_allclose(identify_symmetric(transcript).H, H, rtol=1e-8, atol=1e-10 * np.abs(H).max())
+        np.testing.assert_allclose(symmetric(transcript).H, H, rtol=1e-8, atol=1e-10 * np.abs(H).max())
 
     def test_too_coarse_heads_fail_with_a_reason_or_are_clipped_in_a_metric(self):
         fed = Federation(d=48, own=300, heads="5bits")
         transcript = fed.attack.run(own_probe(fed, 48))
         with pytest.raises(NotIdentifiedError, match="smallest eigenvalue of H"):
-            identify_symmetric(transcript)
-        state = identify_symmetric(transcript, metric=gram_guess(fed.F[fed.own]))
+            symmetric(transcript)
+        state = symmetric(transcript, metric=gram_guess(fed.F[fed.own]))
         assert np.linalg.eigvalsh(state.A)[0] > 0
 
     def test_random_halves_beat_cumulative_batches_at_the_same_number_of_responses(self):
@@ -141,7 +147,7 @@ class TestSymmetricIdentification:
                 own = (fed.F[fed.own], fed.y[fed.own], fed.c)
                 probe = probes.own_data(*own, responses=24, rng=np.random.default_rng(seed), mode=mode)
                 start = fed.server.ledger.summary
-                errors.append(gap(identify_symmetric(fed.attack.run(probe)).A, fed.A))
+                errors.append(gap(symmetric(fed.attack.run(probe)).A, fed.A))
                 assert gap(fed.server.ledger.summary.gram, start.gram) < 1e-14
             gains.append(errors[1] / errors[0])
         assert np.median(gains) > 1.5
@@ -149,7 +155,7 @@ class TestSymmetricIdentification:
     def test_rank_deficiency_fails(self):
         fed = Federation()
         with pytest.raises(NotIdentifiedError, match="rank deficient"):
-            identify_symmetric(fed.attack.run(probes.random(24, 4, rng=fed.rng, responses=5)))
+            symmetric(fed.attack.run(probes.random(24, 4, rng=fed.rng, responses=5)))
 
 
 def test_an_averaged_head_is_closer_than_its_own_precision():
@@ -178,28 +184,28 @@ class TestAnyPrecision:
     @pytest.mark.parametrize("heads", ["float32", "bfloat16", "12bits"])
     def test_conditioned_probes_and_zoom_recover_the_record_to_the_ledgers_precision(self, heads):
         fed = Federation(heads=heads)
-        state = identify_conditioned(fed.attack, gram_guess(fed.F[fed.own], len(fed.F)), rounds=2)
+        state = conditioned(fed.attack, gram_guess(fed.F[fed.own], len(fed.F)), rounds=2)
         before = zoom(fed.attack, state.A, responses=10)
         assert before.converged
         assert gap(before.G, fed.total.moment) < 1e-10
         for row in fed.others[:5]:
             _, attack = fed.after(row)
             after = zoom(attack, state.A, start=before.G, responses=8)
-            sample = zoomed_difference(before, after, state.A).as_sample()
+            sample = zoomed(before, after, state.A).as_sample()
             assert sample.label == fed.y[row]
             assert gap(sample.feature, fed.F[row]) < 1e-6
 
     def test_conditioned_beats_designed_at_the_same_number_of_responses(self):
         fed = Federation(heads="bfloat16")
         plain = fed.attack.run(probes.designed(24, 4))
-        paper = gap(identify_symmetric(plain, metric=np.eye(24)).A, fed.A)
-        ours = gap(identify_conditioned(fed.attack, gram_guess(fed.F[fed.own]), rounds=1).A, fed.A)
+        paper = gap(symmetric(plain, metric=np.eye(24)).A, fed.A)
+        ours = gap(conditioned(fed.attack, gram_guess(fed.F[fed.own]), rounds=1).A, fed.A)
         assert ours < paper
 
     def test_everything_submitted_is_taken_back(self):
         fed = Federation(heads="bfloat16")
         start = fed.server.ledger.summary
-        state = identify_conditioned(fed.attack, gram_guess(fed.F[fed.own], len(fed.F)))
+        state = conditioned(fed.attack, gram_guess(fed.F[fed.own], len(fed.F)))
         zoom(fed.attack, state.A)
         assert np.array_equal(fed.server.ledger.summary.gram, start.gram)
         assert gap(fed.server.ledger.summary.moment, start.moment) < 1e-9
@@ -213,13 +219,13 @@ class TestAnyPrecision:
         with pytest.raises(InputError, match="responses must be at least 1"):
             zoom(fed.attack, fed.A, responses=0)
         with pytest.raises(InputError, match="rounds must be at least 1"):
-            identify_conditioned(fed.attack, fed.A, rounds=0)
+            conditioned(fed.attack, fed.A, rounds=0)
 
 
 class TestSequence:
     def test_fifty_deletions_from_one_identification_without_a_probe(self):
         fed = Federation(heads="float32")
-        state = identify_symmetric(fed.attack.run(own_probe(fed)))
+        state = symmetric(fed.attack.run(own_probe(fed)))
         spent = fed.attack.cost
         rows = fed.others[:50]
         heads = [fed.head_after(rows[: i + 1]) for i in range(50)]
@@ -304,7 +310,7 @@ class TestPartial:
     def test_what_is_determined_is_right_and_the_rest_is_marked(self):
         fed = Federation()
         transcript = fed.attack.run(probes.random(24, 4, rng=fed.rng, responses=4))
-        partial = identify_partial(transcript)
+        partial = partial(transcript)
         assert partial.rank == 16
         U = partial.basis
         assert gap(partial.image, fed.A @ U) < 1e-8
@@ -317,7 +323,7 @@ class TestPartial:
 
     def test_a_record_as_far_as_the_span_allows(self):
         fed = Federation()
-        partial = identify_partial(fed.attack.run(probes.random(24, 4, rng=fed.rng, responses=4)))
+        partial = partial(fed.attack.run(probes.random(24, 4, rng=fed.rng, responses=4)))
         row = fed.others[0]
         found = recover.partial_sample(partial, fed.head_after(row))
         inside = partial.basis.T @ fed.F[row]
@@ -330,7 +336,7 @@ class TestPartial:
 
     def test_full_rank_knows_everything(self):
         fed = Federation()
-        partial = identify_partial(fed.attack.run(probes.designed(24, 4)))
+        partial = partial(fed.attack.run(probes.designed(24, 4)))
         assert partial.known_share == 1.0
         assert gap(partial.completed(), fed.A) < 1e-9
 

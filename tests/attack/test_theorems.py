@@ -9,10 +9,18 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from exhume import Head
-from exhume.attack import ambiguity, bounds, recover
+from exhume.attack.theory import ambiguity
+from exhume.attack.theory import bounds
+from exhume.attack import recover
 from exhume.attack.block import Block
-from exhume.attack.identify import Diagnostics, State, identify
-from exhume.attack.probes import MomentProbe, designed, label_swap, moment_update, own_data
+from exhume.attack.state import Diagnostics
+from exhume.attack.state import State
+from exhume.attack.estimate import direct
+from exhume.attack.probes import MomentProbe
+from exhume.attack.probes import designed
+from exhume.attack.probes import label_swap
+from exhume.attack.probes import moment_update
+from exhume.attack.probes import own_data
 from exhume.attack.probes.label_swap import LabelSwapProbe
 from exhume.errors import InputError, NotIdentifiedError
 from tests.attack import exact as ex
@@ -74,7 +82,7 @@ def test_identify_agrees_with_the_exact_state(data, size, mode):
     server = data.draw(servers(*size))
     played = ex.play(server, MomentProbe("planned", data.draw(full_totals(*size)), mode))
     transcript = transcript_of(played)
-    state = identify(transcript)
+    state = direct(transcript)
     A, H, G = ex.floats(server.A), ex.floats(server.A.inv()), ex.floats(server.G)
     error_A, error_H = tolerance_of(played, transcript)
     W = transcript.baseline.weights
@@ -108,7 +116,7 @@ def test_identify_refuses_a_deficient_stack_and_other_state_shows_why(data, size
     played = ex.play(server, MomentProbe("planned", data.draw(deficient_totals(*size)), mode))
     transcript = transcript_of(played)
     with pytest.raises(NotIdentifiedError, match="rank deficient") as failed:
-        identify(transcript)
+        direct(transcript)
     assert failed.value.diagnostics.rank_X < server.d
     A = ex.floats(server.A)
     other, moment = ambiguity.other_state(A, transcript, size=change)
@@ -167,7 +175,7 @@ def test_fewer_responses_than_the_lower_bound_are_always_deficient(data, size, m
     played = ex.play(server, MomentProbe("planned", [data.draw(dyadic(d, c)) for _ in range(m)], mode))
     assert played.X.rank() == ex.hstack(played.moments).rank() <= m * c < d
     with pytest.raises(NotIdentifiedError):
-        identify(transcript_of(played))
+        direct(transcript_of(played))
 
 
 # Known gram and moment probes
@@ -223,7 +231,7 @@ def test_identify_agrees_with_the_exact_state_for_additions(data, size):
     transcript = transcript_of(played)
     assume(played.X.rank() == server.d and low(transcript.X) > 1e-6 * norm(transcript.X))
     assume(low(transcript.Z) > 1e-6 * norm(transcript.Z))
-    state = identify(transcript)
+    state = direct(transcript)
     error_A, error_H = tolerance_of(played, transcript)
     assert not transcript.moment_only
     assert norm(state.A - ex.floats(server.A)) <= error_A

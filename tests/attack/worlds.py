@@ -3,7 +3,10 @@
 import numpy as np
 
 from exhume import Client, Heads, Ledger, Server
-from exhume.attack.probes import designed, label_swap, own_data, random
+from exhume.attack.probes import designed
+from exhume.attack.probes import label_swap
+from exhume.attack.probes import own_data
+from exhume.attack.probes import random
 
 PROBES = ("designed", "random", "label_swap", "own_data")
 

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from scipy.linalg import svdvals
 
 from exhume import Heads, Ledger, Server, Summary, Update
-from exhume.attack.bounds import ProbeRun, additions_bound
-from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack.theory.bounds import ProbeRun
+from exhume.attack.theory.bounds import additions_bound
+from exhume.attack.state import diagnose_rank
+from exhume.attack.estimate import direct
 from exhume.attack.probes import random
 from exhume.attack.session import Attack
 from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
@@ -78,7 +80,7 @@ def test_no_probe_reaches_the_margin_so_no_state_is_identified(name, action):
         rank = diagnose_rank(transcript)[0].rank_X
         assert rank <= D - 4
         with pytest.raises(NotIdentifiedError, match="rank deficient"):
-            identify(transcript)
+            direct(transcript)
     assert 0 < accountant.exposure("mallory").rank <= D - 4
 
 
@@ -205,7 +207,7 @@ class Probed:
     @property
     def error(self):
         """The relative error that identification reaches."""
-        return np.linalg.norm(identify(self.transcript).A - self.A) / self.size
+        return np.linalg.norm(direct(self.transcript).A - self.A) / self.size
 
     @property
     def stack(self):

@@ -4,9 +4,10 @@ from scipy import stats
 
 import exhume as ex
 from exhume import Client, Ledger, Summary, Update
-from exhume.attack.identify import Diagnostics, State
+from exhume.attack.state import Diagnostics
+from exhume.attack.state import State
 from exhume.attack.probes import build
-from exhume.attack.probes.registry import Means
+from exhume.attack.probes import Resources
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
 from exhume.defence import hardened, sigma_for
@@ -60,7 +61,7 @@ def test_no_probe_identifies_a_state(probe, admission):
     crowd = Crowd(600)
     server = hardened(crowd.ledger(), key=KEY, admission=admission)
     rng = np.random.default_rng(3)
-    means = Means(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
+    means = Resources(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
     with pytest.raises((AttackError, RefusedError, InputError)):
         Attack(server.as_target("mallory")).identify(build(probe, means))
     assert server.exposure("mallory").value <= 0.75

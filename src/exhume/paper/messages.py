@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.attack._linalg import relative
-from exhume.numerics import Rows
+from exhume.numerics import Rows, relative
 from exhume.paper.cells import Split, federation, request_p99
 from exhume.paper.source import Source
 from exhume.paper.work import Result

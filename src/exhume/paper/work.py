@@ -13,15 +13,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import svdvals
 
-from exhume.attack._linalg import StackFactor, relative
-from exhume.attack.identify import Diagnostics, identify
-from exhume.attack.identify import State as Identified
+from exhume.attack.estimate import direct
 from exhume.attack.recover import difference
 from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics
+from exhume.attack.state import State as Identified
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
+from exhume.numerics import relative
 from exhume.paper.cells import CellSpec, Pick, Split, cell, pick, scenario
 from exhume.paper.source import Source
 from exhume.protocol.head import Head
@@ -162,8 +162,8 @@ class Stack:
             server = Server(live.server.ledger.copy(), release=Heads(self.cell.heads))
             rows = pick(live.scenario, self.cell.split, Pick("class", self.deleted))
             server.submit(Update.deleting(live.scenario.summary(rows)), "honest")
-            transcript = live.attack.elsewhere(server.as_target("attacker")).run(live.probe)
-        values = svdvals(StackFactor.of(transcript.X).triangle, check_finite=False)
+            transcript = live.attack.facing(server.as_target("attacker")).run(live.probe)
+        values = transcript.singular_values()
         return {
             "sigma_max": float(values[0]),
             "sigma_min": float(values[-1]),
@@ -207,7 +207,7 @@ class Chain:
         found = source.load()
         count = {"class": found.classes, "client": self.cell.split.members}[self.level]
         honest, attacked = (Server(live.server.ledger.copy(), release=Heads(self.cell.heads)) for _ in range(2))
-        attack = live.attack.elsewhere(attacked.as_target("attacker"))
+        attack = live.attack.facing(attacked.as_target("attacker"))
 
         def accuracy(of: Server) -> float:
             return Head(of.ledger.head()).accuracy(found.test_features, found.test_labels)
@@ -223,7 +223,7 @@ class Chain:
             attacked.submit(Update.deleting(deleted), "honest")
             after = self._state(attack, live)
             if before is not None and after is not None:
-                block = difference(before, after)
+                block = difference(before, after).block
                 attack.replay(block)
                 step["identified"] = True
                 step["gram"] = relative(block.gram - deleted.gram, deleted.gram)
@@ -237,6 +237,6 @@ class Chain:
 
     def _state(self, attack: Attack, live: Cell) -> Identified | None:
         try:
-            return identify(attack.run(live.probe), tolerance=self.cell.tolerance)
+            return direct(attack.run(live.probe), tolerance=self.cell.tolerance)
         except NotIdentifiedError:
             return None

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import null_space
 
-from exhume.attack._linalg import RANK_TOLERANCE, Matrix
 from exhume.attack.transcript import Transcript
 from exhume.errors import InputError
+from exhume.numerics import RANK_TOLERANCE, Matrix
 
-__all__ = ["Deletion", "other_deletion", "other_state", "same_head"]
+__all__ = ["Alternative", "other_deletion", "other_state", "same_head"]
 
 
 def other_state(
@@ -35,8 +35,8 @@ def other_state(
 
 
 @dataclass(frozen=True)
-class Deletion:
-    """A state before and the block that was deleted from it."""
+class Alternative:
+    """Another state before, and the block deleted from it, that look the same from outside."""
 
     A_pre: Matrix
     G_pre: Matrix
@@ -44,14 +44,14 @@ class Deletion:
     moment: Matrix
 
 
-def other_deletion(W_pre: Matrix, W_post: Matrix, A_post: Matrix, gram: Matrix) -> Deletion:
+def other_deletion(W_pre: Matrix, W_post: Matrix, A_post: Matrix, gram: Matrix) -> Alternative:
     """Return a deletion of any chosen gram that produces both heads (passive heads do not identify a deletion).
 
     ``A_pre = A_post + gram``, ``G_pre = A_pre W_pre`` and ``G_post = A_post W_post``.
     """
     A_pre = A_post + gram
     G_pre = A_pre @ W_pre
-    return Deletion(A_pre, G_pre, gram, G_pre - A_post @ W_post)
+    return Alternative(A_pre, G_pre, gram, G_pre - A_post @ W_post)
 
 
 def same_head(A: Matrix, G: Matrix, W: Matrix, change: Matrix) -> tuple[Matrix, Matrix]:

@@ -18,20 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, svd
 
-from exhume.attack._linalg import Matrix, symmetric
+from exhume.attack._line import line
 from exhume.attack.block import Block, Sample
-from exhume.attack.identify import State
-from exhume.errors import InputError
+from exhume.attack.recover.base import KINDS, Recovered, Recovery
+from exhume.attack.state import State, check_alike
+from exhume.errors import InputError, NotIdentifiedError
+from exhume.numerics import Matrix, Rows, symmetric
 from exhume.protocol.head import Head
 
-__all__ = ["LowRank", "class_counts", "low_rank"]
+__all__ = ["RECOVERIES", "LowRankDiagnostics", "class_counts", "low_rank"]
 
 _PRESENT = 0.02  # a skew entry above this share of the largest is not roundoff
 
 
-@dataclass(frozen=True)
-class LowRank:
-    """What one broadcast says of several deleted records."""
+@dataclass(frozen=True, repr=False)
+class LowRankDiagnostics:
+    """What one broadcast says of several deleted records beside their block."""
 
     records: int
     """How many (a lower bound if the deletion was larger than the number of classes)."""
@@ -39,14 +41,16 @@ class LowRank:
     """Orthonormal basis of the span of their features (d x records)."""
     present: tuple[int, ...]
     """Classes that must have lost records; one more may have, when only one seems absent."""
-    block: Block | None
-    """Gram and moment where determined."""
-    counts: NDArray[np.intp] | None
+    counts: Rows | None
     """Records per class where determined."""
     samples: tuple[Sample, ...]
     """The records that are determined one by one: those alone in their class."""
     undetermined: str
     """What the observations leave open, in words."""
+
+    def __repr__(self) -> str:
+        counts = None if self.counts is None else self.counts.tolist()
+        return line(self, records=self.records, present=self.present, counts=counts, alone=len(self.samples))
 
 
 def class_counts(block: Block, rank: int) -> Matrix:
@@ -61,27 +65,33 @@ def class_counts(block: Block, rank: int) -> Matrix:
     return np.asarray(np.einsum("ik,i,ik->k", coordinates, 1.0 / values[-rank:], coordinates))
 
 
-def low_rank(state: State, after: Head, *, records: int | None = None, tolerance: float = 1e-3) -> LowRank:
+def low_rank(before: State, after: Head, *, records: int | None = None, tolerance: float = 1e-3) -> Recovered:
     """Recover what one broadcast determines of several deleted records.
 
     Parameters
     ----------
-    state
+    before
         The state before the deletion.
     after
         The head after it.
     records
         How many records were deleted, if known; else the number of singular values above ``tolerance`` times the first.
+
+    Raises
+    ------
+    NotIdentifiedError
+        If gram and moment are not determined; its diagnostics say what is.
     """
+    check_alike(before, after)
     if records is not None and records < 1:
         raise InputError("records", "at least 1", records)
     W, c = after.weights, after.c
-    change = state.baseline.weights - W
-    L = cholesky(state.A, lower=True, check_finite=False)
+    change = before.baseline.weights - W
+    L = cholesky(before.A, lower=True, check_finite=False)
     left, values, _ = svd(L.T @ change, full_matrices=False, check_finite=False)
     n = int(np.count_nonzero(values > tolerance * values[0])) if records is None else min(records, c)
     basis, _ = np.linalg.qr(L @ left[:, :n])
-    M = state.A @ change
+    M = before.A @ change
     present = _present(W, M)
     absent = [k for k in range(c) if k not in present]
     if len(absent) >= n:
@@ -94,10 +104,14 @@ def low_rank(state: State, after: Head, *, records: int | None = None, tolerance
     # Counts that are not whole numbers give the assumption of different classes away.
     if block is None or counts is None or np.abs(counts - np.rint(counts)).max() > 0.1:
         how = "gram and moment: too few absent classes, and more records than classes that lost one"
-        return LowRank(n, basis, present, None, None, (), how)
+        raise NotIdentifiedError(f"not determined: {how}", LowRankDiagnostics(n, basis, present, None, (), how))
     whole = np.rint(counts).astype(np.intp)
     alone = tuple(Sample(int(k), block.moment[:, k].copy(), 1.0) for k in np.flatnonzero(whole == 1))
-    return LowRank(n, basis, present, block, whole, alone, "nothing" if whole.max() <= 1 else how)
+    found = LowRankDiagnostics(n, basis, present, whole, alone, "nothing" if whole.max() <= 1 else how)
+    only = alone[0] if n == 1 and alone else None
+    # Whole counts are the check: a block that is wrong has no reason to give any.
+    label, feature = (None, None) if only is None else (only.label, only.feature)
+    return Recovered(label, feature, block, True, found)
 
 
 def _present(W: Matrix, M: Matrix) -> tuple[int, ...]:
@@ -171,3 +185,8 @@ def _candidate(
     if low < -0.02 * high:
         return None
     return Block(basis @ inner @ basis.T, basis @ (m + inner @ w))
+
+
+RECOVERIES = (
+    Recovery("low-rank", "several records from the state before and a single head after", low_rank, "head", KINDS),
+)

@@ -1,37 +1,29 @@
-"""Identification of a hidden state from the stacks of a probe run (Theorem 1, Algorithm 1)."""
+"""An identified server state, and the numbers that say how far to trust it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.attack._linalg import (
-    DENOMINATOR_FLOOR,
-    RANK_TOLERANCE,
-    Matrix,
-    SingleEntries,
-    StackFactor,
-    factor_stack,
-    relative,
-    relative_asymmetry,
-    smallest_eigenvalue,
-    symmetric,
-)
+from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack
+from exhume.attack._line import line
 from exhume.attack.transcript import Transcript
-from exhume.errors import NotIdentifiedError
+from exhume.errors import InputError, NotIdentifiedError
+from exhume.numerics import RANK_TOLERANCE, Matrix, relative
 from exhume.protocol.head import Head
 
-__all__ = ["Diagnostics", "State", "diagnose_rank", "identify"]
+__all__ = ["Diagnostics", "State", "check_alike", "diagnose_rank"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """Every number that Algorithm 1 reports. For moment-only probes X is the paper's R and Z its Q."""
 
     d: int
     responses: int
     rank_X: int
+    """Rank of X: on so many dimensions the state is determined."""
     rank_Z: int
     sigma_max_X: float
     sigma_min_X: float
@@ -70,8 +62,12 @@ class Diagnostics:
         """Condition number of Z; infinite if it is rank deficient."""
         return self.sigma_max_Z / self.sigma_min_Z if self.rank_Z == self.d else float("inf")
 
+    def __repr__(self) -> str:
+        ranks = f"{self.rank_X},{self.rank_Z}/{self.d}"
+        return line(self, responses=self.responses, ranks=ranks, kappa_X=self.kappa_X, e_AR=self.e_AR, e_AH=self.e_AH)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class State:
     """An identified server state: ``A = S + gamma I``, an independent estimate of its inverse, ``G = A W_0``."""
 
@@ -81,6 +77,14 @@ class State:
     G: Matrix
     baseline: Head
     diagnostics: Diagnostics
+    basis: Matrix | None = None
+    """Orthonormal basis of the span on which A was determined (d x r); None where that is all of it."""
+
+    @classmethod
+    def of(cls, A: Matrix, head: Head) -> State:
+        """Return a state of which A, known or guessed, and one head are given: nothing was probed."""
+        nothing = Diagnostics(len(A), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return cls(A, np.asarray(np.linalg.inv(A)), A @ head.weights, head, nothing)
 
     @property
     def d(self) -> int:
@@ -91,6 +95,23 @@ class State:
     def c(self) -> int:
         """Number of classes."""
         return self.baseline.c
+
+    @property
+    def known_share(self) -> float:
+        """The share of A's d(d+1)/2 free entries that was determined: all but one corner block."""
+        free = 0 if self.basis is None else self.d - self.basis.shape[1]
+        return 1.0 - free * (free + 1) / (self.d * (self.d + 1))
+
+    def __repr__(self) -> str:
+        found = self.diagnostics
+        rank = None if self.basis is None else self.basis.shape[1]
+        return line(self, d=self.d, c=self.c, heads=self.baseline.precision, responses=found.responses, known_rank=rank)
+
+
+def check_alike(before: State | Head, after: State | Head | Transcript) -> None:
+    """Refuse what was seen after a deletion if it is not of the sizes seen before it."""
+    if (before.d, before.c) != (after.d, after.c):
+        raise InputError("after", f"of d = {before.d}, c = {before.c}", f"d = {after.d}, c = {after.c}")
 
 
 def diagnose_rank(
@@ -117,38 +138,3 @@ def diagnose_rank(
         r_W=r_W,
     )
     return found, factor_X, factor_Z
-
-
-def identify(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> State:
-    """Estimate the state: ``A = Z X^+`` and, independently, ``H = X Z^+``, both by QR.
-
-    Raises
-    ------
-    NotIdentifiedError
-        If either stack is rank deficient at the tolerance, or either symmetrised estimate is not positive definite. The
-        error carries the diagnostics so far.
-    """
-    found, factor_X, factor_Z = diagnose_rank(transcript, tolerance)
-    found.require_full_rank()
-    d = transcript.d
-    raw_A, residual_A = factor_X.right_divide(transcript.Z)
-    raw_H, residual_H = factor_Z.right_divide(transcript.X)
-    A, H = symmetric(raw_A), symmetric(raw_H)
-    found = replace(
-        found,
-        e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), DENOMINATOR_FLOOR),
-        e_HQ=residual_H / max(float(np.linalg.norm(transcript.X)), DENOMINATOR_FLOOR),
-        asymmetry_A=relative_asymmetry(raw_A),
-        asymmetry_H=relative_asymmetry(raw_H),
-        min_eigenvalue_A=smallest_eigenvalue(A),
-        min_eigenvalue_H=smallest_eigenvalue(H),
-    )
-    low_A, low_H = found.min_eigenvalue_A, found.min_eigenvalue_H
-    if low_A is None or low_H is None or low_A <= 0 or low_H <= 0:
-        raise NotIdentifiedError(
-            f"unstable: smallest eigenvalue of A is {low_A:.3g}, of H {low_H:.3g}; both must be positive", found
-        )
-    product = A @ H
-    product.flat[:: d + 1] -= 1.0
-    found = replace(found, e_AH=float(np.linalg.norm(product) / np.sqrt(d)))
-    return State(A, H, A @ transcript.baseline.weights, transcript.baseline, found)

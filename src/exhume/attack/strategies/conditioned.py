@@ -7,42 +7,24 @@ I``: every entry is then read at full relative precision. The attacker's own gra
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from exhume.attack._linalg import Matrix, symmetric
-from exhume.attack.identify import State
-from exhume.attack.probes.base import MomentProbe
+from exhume.attack.estimate.symmetric import symmetric
+from exhume.attack.probes.conditioned import conditioned as conditioned_probe
 from exhume.attack.session import Attack
-from exhume.attack.symmetric import identify_symmetric
+from exhume.attack.state import State
 from exhume.attack.transcript import Transcript
 from exhume.errors import InputError
+from exhume.numerics import Matrix
+from exhume.numerics import symmetric as symmetrised
 
-__all__ = ["conditioned", "gram_guess", "identify_conditioned"]
+__all__ = ["conditioned"]
 
 _NEAR_IDENTITY = 0.05
 
 
-def gram_guess(features: Matrix, rows: float | None = None) -> Matrix:
-    """Return a positive definite guess of A from the attacker's own rows, scaled to ``rows`` rows if given."""
-    guess = features.T @ features
-    guess.flat[:: len(guess) + 1] += 1e-3 * np.trace(guess) / len(guess)
-    return guess if rows is None else guess * (rows / len(features))
-
-
-def conditioned(guess: Matrix, c: int, *, scale: float = 1e3) -> MomentProbe:
-    """Return the probe whose target totals are the columns of ``scale * guess``, c at a time."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError("scale", "a finite number above 0", scale)
-    d = len(guess)
-    stack = np.zeros((d, math.ceil(d / c) * c))
-    stack[:, :d] = scale * guess
-    return MomentProbe("conditioned", np.hsplit(stack, stack.shape[1] // c))
-
-
-def identify_conditioned(attack: Attack, guess: Matrix, *, rounds: int = 2, scale: float = 1e3) -> State:
+def conditioned(attack: Attack, guess: Matrix, *, rounds: int = 2, scale: float = 1e3) -> State:
     """Identify the present state by ``rounds`` conditioned probes of ceil(d/c) responses each.
 
     Parameters
@@ -50,7 +32,7 @@ def identify_conditioned(attack: Attack, guess: Matrix, *, rounds: int = 2, scal
     attack
         The malicious client.
     guess
-        A positive definite guess of A, such as `gram_guess` of the attacker's own rows.
+        A positive definite guess of A, such as `estimate.gram_guess` of the attacker's own rows.
     rounds
         How often to probe; each round starts from the last round's answer.
     scale
@@ -60,8 +42,8 @@ def identify_conditioned(attack: Attack, guess: Matrix, *, rounds: int = 2, scal
     if rounds < 1:
         raise InputError("rounds", "at least 1", rounds)
     for _ in range(rounds):
-        transcript = attack.run(conditioned(guess, attack.observe().c, scale=scale))
-        state = identify_symmetric(transcript, metric=guess)
+        transcript = attack.run(conditioned_probe(guess, attack.observe().c, scale=scale))
+        state = symmetric(transcript, guess=guess)
         sharper = _read_zeros(transcript, guess, scale)
         if sharper is not None:
             H, A = sharper
@@ -81,7 +63,7 @@ def _read_zeros(transcript: Transcript, guess: Matrix, scale: float) -> tuple[Ma
     B = transcript.X[:, :d] / scale
     if np.abs(B - np.eye(d)).max() >= _NEAR_IDENTITY:
         return None
-    K = symmetric(cho_solve(cho_factor(guess), np.eye(d)))
+    K = symmetrised(cho_solve(cho_factor(guess), np.eye(d)))
     gap = K @ B.T - B @ K
     weight = np.outer(1 / np.diag(K), 1 / np.diag(K))
     omega = weight * K**2
@@ -89,8 +71,8 @@ def _read_zeros(transcript: Transcript, guess: Matrix, scale: float) -> tuple[Ma
     laplacian = np.diag(omega.sum(axis=1)) - omega
     side = (weight * K * gap).sum(axis=1)
     correction = np.linalg.lstsq(laplacian + np.trace(laplacian) / d**2, side - side.mean(), rcond=None)[0]
-    H = symmetric((B + np.diag(correction - correction.mean())) @ K)
+    H = symmetrised((B + np.diag(correction - correction.mean())) @ K)
     try:
-        return H, symmetric(cho_solve(cho_factor(H), np.eye(d)))
+        return H, symmetrised(cho_solve(cho_factor(H), np.eye(d)))
     except np.linalg.LinAlgError:
         return None

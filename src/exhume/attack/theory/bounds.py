@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import svdvals
 
-from exhume.attack._linalg import Matrix, relative
 from exhume.attack.block import Block
-from exhume.attack.identify import State
+from exhume.attack.state import State
 from exhume.attack.transcript import Transcript
+from exhume.numerics import Matrix, relative
 
 __all__ = [
     "DeletionRun",

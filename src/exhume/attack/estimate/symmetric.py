@@ -14,18 +14,19 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular
 
-from exhume.attack._linalg import RANK_TOLERANCE, Matrix, StackFactor, relative, smallest_eigenvalue, symmetric
-from exhume.attack.identify import State, diagnose_rank
+from exhume.attack._linalg import StackFactor, smallest_eigenvalue
+from exhume.attack.estimate.base import Estimator, solving
+from exhume.attack.state import Diagnostics, State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
+from exhume.numerics import RANK_TOLERANCE, Matrix, relative
+from exhume.numerics import symmetric as symmetrised
 from exhume.protocol.head import Head
 
-__all__ = ["identify_symmetric"]
+__all__ = ["ESTIMATORS", "symmetric"]
 
 
-def identify_symmetric(
-    transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, metric: Matrix | None = None
-) -> State:
+def symmetric(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, guess: Matrix | None = None) -> State:
     """Estimate a state from rounded heads by symmetric regression of X on Z.
 
     Parameters
@@ -33,14 +34,25 @@ def identify_symmetric(
     transcript
         The stacks of a probe run.
     tolerance
-        Rank tolerance, as in `identify`.
-    metric
-        A rough positive definite guess of A (the attacker's own gram will do). With it, an estimate of H that is not
-        positive definite is clipped in that metric, at the noise level that its negative eigenvalues show; without
-        it, such an estimate is a failure.
+        Rank tolerance, as in `direct`.
+    guess
+        A rough positive definite guess of A (`gram_guess` of the attacker's own rows will do). With it, an estimate of
+        H that is not positive definite is clipped in that metric, at the noise level that its negative eigenvalues
+        show; without it, such an estimate is a failure.
+
+    Raises
+    ------
+    NotIdentifiedError
+        If a stack is rank deficient, or the estimate not positive definite.
     """
-    found, _, _ = diagnose_rank(transcript, tolerance)
+    with solving():
+        found, _, _ = diagnose_rank(transcript, tolerance)
     found.require_full_rank()
+    with solving(found):
+        return _estimated(transcript, found, guess)
+
+
+def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None) -> State:
     d = transcript.d
     # A moment probe's responses dwarf the baseline, whose error then hardly counts; additions leave all heads alike.
     still = np.zeros((d, transcript.c))
@@ -50,13 +62,13 @@ def identify_symmetric(
     H = StackFactor.of(Z).right_divide_symmetric(X)
     low_H = smallest_eigenvalue(H)
     if low_H <= 0:
-        if metric is None:
+        if guess is None:
             raise NotIdentifiedError(
                 f"unstable: smallest eigenvalue of H is {low_H:.3g}, must be positive",
                 replace(found, min_eigenvalue_H=low_H),
             )
-        H = _clipped(H, metric)
-    A = symmetric(cho_solve(cho_factor(H), np.eye(d)))
+        H = _clipped(H, guess)
+    A = symmetrised(cho_solve(cho_factor(H), np.eye(d)))
     # The mean equation A mean(W_j) = G + mean(Z_j): the baseline's own rounding is averaged over all responses.
     G = A @ (transcript.baseline.weights + shift_X) - shift_Z
     found = replace(
@@ -84,7 +96,12 @@ def _centred(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix, Matrix]:
 def _clipped(H: Matrix, metric: Matrix) -> Matrix:
     """Make H positive definite: eigenvalues of ``L' H L`` (metric = L L') are raised to the noise level."""
     L = cholesky(metric, lower=True)
-    values, vectors = eigh(symmetric(L.T @ H @ L))
+    values, vectors = eigh(symmetrised(L.T @ H @ L))
     raised = np.maximum(values, max(1e-5 * values[-1], -values[0]))
     back = solve_triangular(L.T, vectors, lower=False)
-    return symmetric((back * raised) @ back.T)
+    return symmetrised((back * raised) @ back.T)
+
+
+ESTIMATORS = (
+    Estimator("symmetric", "X regressed on Z over symmetric matrices, then inverted; for rounded heads", symmetric),
+)

@@ -6,16 +6,20 @@ baseline ``W_0 = mean(W_j) - A^-1 mean(Z_j)`` with that error averaged over all 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from exhume.attack._linalg import Matrix
-from exhume.attack.identify import State
-from exhume.attack.rank_one import RankOne, rank_one
+from exhume.attack.recover.base import Recovered, Recovery
+from exhume.attack.recover.rank_one import rank_one
+from exhume.attack.state import State, check_alike
 from exhume.attack.transcript import Transcript
+from exhume.errors import InputError
+from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 
-__all__ = ["average_head", "rank_one_averaged"]
+__all__ = ["RECOVERIES", "average_head", "averaged"]
 
 
 def average_head(A: Matrix, transcript: Transcript) -> Head:
@@ -28,17 +32,45 @@ def average_head(A: Matrix, transcript: Transcript) -> Head:
     return Head(weights, transcript.baseline.precision)
 
 
-def rank_one_averaged(state: State, after: Transcript, *, nonnegative: bool = False, rounds: int = 2) -> RankOne:
+def averaged(
+    before: State,
+    after: Transcript,
+    *,
+    nonnegative: bool = False,
+    rounds: int = 2,
+    average: Callable[[Matrix, Transcript], Head] = average_head,
+) -> Recovered:
     """Recover one deleted record from the state before it and a probe run after it.
 
     The run serves only to average its baseline; since the state after differs from the one before by the record itself,
     the average is repeated with the record found so far.
+
+    Parameters
+    ----------
+    before
+        The state before the deletion.
+    after
+        A probe run after it.
+    nonnegative
+        As in `rank_one`.
+    rounds
+        How often to average.
+    average
+        How to average: from a guess of A and the run to its head. A prober that has something standing takes it out.
     """
-    A = state.A
+    check_alike(before, after)
+    if rounds < 1:
+        raise InputError("rounds", "at least 1", rounds)
+    A = before.A
     for _ in range(rounds):
-        found = rank_one(state, average_head(A, after), nonnegative=nonnegative)
-        candidate = state.A - np.outer(found.feature, found.feature)
+        found = rank_one(before, average(A, after), nonnegative=nonnegative)
+        candidate = before.A - found.block.gram
         if np.linalg.eigvalsh(candidate)[0] <= 0:
             break
         A = candidate
     return found
+
+
+RECOVERIES = (
+    Recovery("averaged", "rank-one on the average of a whole probe run after the deletion", averaged, "transcript"),
+)
