@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.attack.probes import designed
-from exhume.attack.probes import label_swap
-from exhume.attack.probes import moment_update
+from exhume.attack.probes import designed, label_swap, moment_update
 from exhume.defence.admission import (
     Duplicates,
     MinimumRows,

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.attack.probes import designed
-from exhume.attack.probes import label_swap
-from exhume.attack.probes import own_data
-from exhume.attack.probes import random
+from exhume.attack.probes import designed, label_swap, own_data, random
 from exhume.attack.session import Attack
 from exhume.defence.admission import build
 from exhume.defence.detector import FEATURES, Detector

@@ -4,12 +4,10 @@ from scipy import stats
 
 import exhume as ex
 from exhume import Client, Ledger, Summary, Update
-from exhume.attack.state import Diagnostics
-from exhume.attack.state import State
-from exhume.attack.probes import build
-from exhume.attack.probes import Resources
+from exhume.attack.probes import Resources, build
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics, State
 from exhume.defence import hardened, sigma_for
 from exhume.errors import AttackError, InputError, RefusedError
 from exhume.protocol import Head
@@ -55,7 +53,7 @@ def test_honest_additions_and_deletions_are_all_served():
     assert 0 <= server.exposure("client0").value < 1
 
 
-@pytest.mark.parametrize("probe", ["designed", "random", "label_swap", "own_data"])
+@pytest.mark.parametrize("probe", ["designed", "random", "label-swap", "own-data"])
 @pytest.mark.parametrize("admission", [True, False])
 def test_no_probe_identifies_a_state(probe, admission):
     crowd = Crowd(600)

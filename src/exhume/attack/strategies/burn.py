@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from exhume.attack.session import Attack
-from exhume.errors import InputError, RefusedError
+from exhume.errors import InputError, RefusedError, SingularStateError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary, Update
@@ -45,20 +45,20 @@ def burn(
 
     Raises
     ------
-    RefusedError
-        If the server took nothing; the last refusal.
+    RefusedError, SingularStateError
+        If the server took nothing; its last answer.
     """
     tried = (times,) if isinstance(times, (int, float)) else tuple(times)
     if not tried or not all(number > 0 for number in tried):
         raise InputError("times", "above 0", times)
-    refusals: list[RefusedError] = []
+    refusals: list[Exception] = []
     heads: list[Head] = []
 
     def ask(rows: Rows, number: float) -> bool:
         one = Summary.of(features[rows], labels[rows], classes)
         try:
             heads.append(attack.submit(Update.deleting(Summary(one.gram * number, one.moment * number))))
-        except RefusedError as error:
+        except (RefusedError, SingularStateError) as error:
             refusals.append(error)
             return False
         return True

@@ -5,21 +5,22 @@ import pytest
 
 from exhume import Client, Ledger, Server, Summary, Update
 from exhume.attack import recover
-from exhume.attack.probes import REGISTRY as REGISTRY
-from exhume.attack.probes import MomentProbe
-from exhume.attack.probes import build
-from exhume.attack.probes import designed
-from exhume.attack.probes import label_swap
-from exhume.attack.probes import moment_update
-from exhume.attack.probes import own_data
-from exhume.attack.probes import random
-from exhume.attack.probes import Resources
+from exhume.attack.probes import (
+    REGISTRY,
+    MomentProbe,
+    Resources,
+    build,
+    designed,
+    label_swap,
+    moment_update,
+    own_data,
+    random,
+)
 from exhume.attack.session import Attack
 from exhume.errors import InputError
-from tests.attack.cases import EPS, norm
-from tests.attack.worlds import PROBES, Tap, World, rows
+from tests.attack.worlds import EPS, PROBES, Tap, World, norm, rows
 
-MOMENT = ("designed", "random", "label_swap")
+MOMENT = ("designed", "random", "label-swap")
 VARIANTS = [(name, "cumulative") for name in PROBES] + [("designed", "restored"), ("random", "restored")]
 
 
@@ -52,7 +53,7 @@ def test_both_sides_of_a_moment_pair_are_the_summary_of_one_row_a_class(name, mo
 
 def test_both_sides_of_a_label_swap_are_the_same_genuine_rows():
     world = World()
-    probe = world.probe("label_swap")
+    probe = world.probe("label-swap")
     for step, chosen in zip(probe.steps(), probe.rows, strict=True):
         batch = world.own_features[chosen]
         add, delete = step.update.add, step.update.delete
@@ -147,8 +148,8 @@ def test_on_a_grid_cancellation_is_bitwise(name, mode):
     probe = {
         "designed": lambda: designed(d, c, scale=128.0, mode=mode),
         "random": lambda: MomentProbe("random", [np.round(own[i : i + c].T * 32) / 16 for i in range(3)], mode),
-        "label_swap": lambda: label_swap(own, c),
-        "own_data": lambda: own_data(own, labels[:30], c, responses=4, rng=np.random.default_rng(0)),
+        "label-swap": lambda: label_swap(own, c),
+        "own-data": lambda: own_data(own, labels[:30], c, responses=4, rng=np.random.default_rng(0)),
     }[name]()
     transcript = Attack(server.as_target("mallory")).run(probe)
     assert server.ledger.summary == before
@@ -165,10 +166,10 @@ def test_each_probe_identifies_and_recovers_through_a_real_server(name):
     start = world.server.ledger.summary
     world.delete(5)
     found = recover.difference(before, attack.identify(world.probe(name)))
-    label, feature = found.as_sample()
+    label, feature = found.label, found.feature
     assert label == world.labels[5]
     np.testing.assert_allclose(feature, world.features[5], atol=1e-5)
-    attack.replay(found)
+    attack.replay(found.block)
     again = world.server.ledger.summary
     assert norm(again.gram - start.gram) <= 1e-6 * norm(start.gram)
     assert norm(again.moment - start.moment) <= 1e-6 * norm(start.moment)
@@ -200,15 +201,15 @@ def test_counts_of_a_first_and_a_later_designed_attack_are_the_papers(large):
     assert before.diagnostics.responses == 52
     server.submit(deletion(large, 3), "alice")
     after = attack.identify(probe)
-    attack.replay(recover.difference(before, after))
+    attack.replay(recover.difference(before, after).block)
     assert server.counts.broadcasts == attack.cost.responses == 109
     assert (attack.cost.probes, attack.cost.messages) == (104, 107)
     assert (server.counts.messages, server.counts.pairs) == (108, attack.cost.pairs + 1)
     server.submit(deletion(large, 4), "alice")
     found = recover.difference(before, attack.identify(probe))
-    attack.replay(found)
+    attack.replay(found.block)
     assert server.counts.broadcasts - 109 == attack.cost.responses - 109 == 55
-    assert found.as_sample().label == large[0][1][4]
+    assert found.label == large[0][1][4]
 
 
 def test_counts_of_an_attack_with_own_data_are_the_papers(large):
@@ -218,11 +219,11 @@ def test_counts_of_an_attack_with_own_data_are_the_papers(large):
     before = attack.identify(probe)
     server.submit(deletion(large, 3), "alice")
     found = recover.difference(before, attack.identify(probe))
-    attack.replay(found)
+    attack.replay(found.block)
     assert server.counts.messages == 212
     assert server.counts.broadcasts == attack.cost.responses == 213
     assert (attack.cost.probes, attack.cost.messages) == (208, 211)
-    assert found.as_sample().label == large[0][1][3]
+    assert found.label == large[0][1][3]
 
 
 def test_the_label_swap_bound_is_the_papers(large):
@@ -245,27 +246,27 @@ def test_messages_and_pairs_are_counted_on_both_sides_alike(mode):
     assert attack.cost.responses == messages + 1
 
 
-def means(**options):
+def resources(**options):
     features, labels = rows(1, 40, 6, 3)
     return Resources(6, 3, features, labels, np.random.default_rng(0), **options)
 
 
-@pytest.mark.parametrize(("name", "responses"), [("designed", 2), ("random", 2), ("label_swap", 3), ("own_data", 4)])
+@pytest.mark.parametrize(("name", "responses"), [("designed", 2), ("random", 2), ("label-swap", 3), ("own-data", 4)])
 def test_the_registry_builds_every_probe_by_name(name, responses):
-    probe = build(name, means())
+    probe = build(name, resources())
     assert (probe.name, probe.responses) == (name, responses)
-    assert repr(probe).startswith(f"{name}(")
-    assert set(REGISTRY) == set(PROBES)
+    assert repr(probe).startswith(f"{name.replace('-', '_')}(")
+    assert set(REGISTRY) >= set(PROBES)
 
 
-@pytest.mark.parametrize("name", ["random", "label_swap", "own_data"])
+@pytest.mark.parametrize("name", ["random", "label-swap", "own-data"])
 def test_the_registry_passes_on_the_number_of_responses(name):
-    assert build(name, means(responses=5)).responses == 5
+    assert build(name, resources(responses=5)).responses == 5
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match=r"designed, label_swap, own_data, random; got 'desinged' \(did you mean"):
-        build("desinged", means())
+    with pytest.raises(InputError, match=r"designed, label-swap, own-data, random; got 'desinged' \(did you mean"):
+        build("desinged", resources())
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,10 @@ def test_an_unknown_name_lists_the_known_ones():
         (lambda: label_swap(np.eye(3), 1), "c must be at least 2"),
         (lambda: label_swap(np.eye(3), 3, responses=0), "responses must be at least 1"),
         (lambda: label_swap(np.empty((0, 3)), 3), "features must be at least one row"),
-        (lambda: means() and build("own_data", means(responses=41)), "responses must be from 1 to the number of rows"),
+        (
+            lambda: build("own-data", resources(responses=41)),
+            "responses must be from 1 to the number of rows",
+        ),
     ],
 )
 def test_bad_plans_are_refused(make, message):
@@ -317,6 +321,6 @@ def test_bad_plans_are_refused_before_anything_is_sent(make, message):
 
 
 def test_the_designed_probe_has_a_number_of_responses_of_its_own():
-    means = Resources(6, 3, np.ones((4, 6)), np.zeros(4, int), np.random.default_rng(0), responses=9)
+    few = Resources(6, 3, np.ones((4, 6)), np.zeros(4, int), np.random.default_rng(0), responses=9)
     with pytest.raises(InputError, match="responses must be 2"):
-        build("designed", means)
+        build("designed", few)

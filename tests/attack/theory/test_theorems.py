@@ -9,22 +9,16 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from exhume import Head
-from exhume.attack.theory import ambiguity
-from exhume.attack.theory import bounds
 from exhume.attack import recover
 from exhume.attack.block import Block
-from exhume.attack.state import Diagnostics
-from exhume.attack.state import State
 from exhume.attack.estimate import direct
-from exhume.attack.probes import MomentProbe
-from exhume.attack.probes import designed
-from exhume.attack.probes import label_swap
-from exhume.attack.probes import moment_update
-from exhume.attack.probes import own_data
+from exhume.attack.probes import MomentProbe, designed, label_swap, moment_update, own_data
 from exhume.attack.probes.label_swap import LabelSwapProbe
+from exhume.attack.state import Diagnostics, State
+from exhume.attack.theory import ambiguity, bounds
 from exhume.errors import InputError, NotIdentifiedError
 from tests.attack import exact as ex
-from tests.attack.cases import (
+from tests.attack.worlds import (
     EPS,
     batches,
     deficient_totals,
@@ -296,7 +290,7 @@ def test_lemma_2_converse_every_moment_that_sums_to_zero_is_a_swap(data, size):
     d, c = size
     free = data.draw(dyadic(d, c - 1))
     Q = np.hstack([free, -free.sum(axis=1, keepdims=True)])
-    probe = LabelSwapProbe("label_swap", np.ascontiguousarray(Q[:, :-1].T), np.arange(c - 1)[None])
+    probe = LabelSwapProbe("label-swap", np.ascontiguousarray(Q[:, :-1].T), np.arange(c - 1)[None])
     (step,) = probe.steps()
     assert ex.exact(step.update.net.moment) == ex.exact(Q)
     server = data.draw(servers(d, c))
@@ -435,7 +429,7 @@ def test_difference_agrees_with_the_exact_deletion(case):
     before, after, S, G, _ = case
     found = recover.difference(
         state(ex.floats(before.A), ex.floats(before.head)), state(ex.floats(after.A), ex.floats(after.head))
-    )
+    ).block
     A_pre, W_pre, W_post = ex.floats(before.A), ex.floats(before.head), ex.floats(after.head)
     assert norm(found.gram - ex.floats(S)) <= roundoff(norm(A_pre), size=1)
     assert norm(found.moment - ex.floats(G)) <= roundoff(norm(A_pre) * (norm(W_pre) + norm(W_post)), size=before.d)

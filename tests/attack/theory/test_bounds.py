@@ -5,17 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exhume.attack.theory import bounds
 from exhume.attack import recover
-from exhume.attack.state import diagnose_rank
 from exhume.attack.estimate import direct
 from exhume.attack.session import Attack
-from tests.attack.cases import EPS, low, norm, roundoff
-from tests.attack.worlds import Tap, World
+from exhume.attack.state import diagnose_rank
+from exhume.attack.theory import bounds
+from tests.attack.worlds import EPS, Tap, World, low, norm, roundoff
 
 D, C = 40, 5
-RUNS = [(name, seed) for name in ("designed", "random", "own_data") for seed in (0, 10)]
-MOMENT_RUNS = [run for run in RUNS if run[0] != "own_data"]
+RUNS = [(name, seed) for name in ("designed", "random", "own-data") for seed in (0, 10)]
+MOMENT_RUNS = [run for run in RUNS if run[0] != "own-data"]
 
 
 def probed(name, seed=0, precision="float32"):
@@ -29,7 +28,7 @@ def probed(name, seed=0, precision="float32"):
         A=world.A,
         baseline=baseline,
         heads=tap.heads[:-1],
-        grams=grams if name == "own_data" else None,
+        grams=grams if name == "own-data" else None,
         transcript=transcript,
         raw_A=factor_X.right_divide(transcript.Z)[0],
         raw_H=factor_Z.right_divide(transcript.X)[0],
@@ -126,7 +125,7 @@ def deleted(name, seed, numbers, precision="float32"):
     world.delete(*numbers)
     A_post, W_post = world.A, world.server.ledger.head()
     after = attack.identify(world.probe(name))
-    block = recover.difference(before, after)
+    block = recover.difference(before, after).block
     attack.replay(block)
     replayed = world.server.ledger.head()
     return world, bounds.DeletionRun(A_pre, A_post, W_pre, W_post, before, after), block, replayed

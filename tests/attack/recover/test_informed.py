@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from exhume.attack.recover.informed import Candidates
-from exhume.attack.recover.informed import read_change
+from exhume.attack.recover.informed import Candidates, read_change
 
 D, C = 10, 4
 
