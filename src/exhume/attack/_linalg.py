@@ -29,7 +29,7 @@ def _largest(apply: LinearOperator) -> float:
     return float(eigsh(apply, k=1, which="LA", v0=start, return_eigenvectors=False, tol=_RITZ_TOLERANCE)[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StackFactor:
     """The QR factorisation of a transposed stack: ``stack' = Q R`` with the stack d x N, N >= d."""
 
@@ -123,7 +123,7 @@ class _NotFullRankError(Exception):
     pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SingleEntries:
     """A stack with one non-zero entry a row, all in different columns, as the designed probe's: nothing to factor."""
 

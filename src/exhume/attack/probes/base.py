@@ -74,6 +74,15 @@ class Resources:
     scale: float = 1e4
     responses: int | None = None
 
+    def __post_init__(self) -> None:
+        check_sizes(self.d, self.c)
+        check_scale(self.scale)
+        if self.features.shape != (len(self.labels), self.d):
+            allowed = f"{len(self.labels)} x {self.d}, a row a label"
+            raise InputError("features", allowed, f"shape {self.features.shape}")
+        if self.responses is not None and self.responses < 1:
+            raise InputError("responses", "at least 1", self.responses)
+
     def __repr__(self) -> str:
         return line(self, d=self.d, c=self.c, rows=len(self.features), scale=self.scale, responses=self.responses)
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exhume.attack._line import line
 from exhume.numerics import Matrix
 
 __all__ = ["Fitted", "fit_record", "fit_scale"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fitted:
     """The record that explains a rank-one change best."""
 
@@ -21,6 +22,9 @@ class Fitted:
     """Relative misfit between the right vector and ``e_k - W_post' f``."""
     margin: float
     """Misfit of the second-best label over that of the best."""
+
+    def __repr__(self) -> str:
+        return line(self, label=self.label, feature=self.feature, residual=self.residual, margin=self.margin)
 
 
 def fit_scale(right: Matrix, scores: Matrix) -> tuple[Matrix, Matrix]:

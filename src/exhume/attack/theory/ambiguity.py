@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import null_space
 
+from exhume.attack._line import line
 from exhume.attack.transcript import Transcript
 from exhume.errors import InputError
 from exhume.numerics import RANK_TOLERANCE, Matrix
@@ -34,7 +35,7 @@ def other_state(
     return other, other @ transcript.baseline.weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alternative:
     """Another state before, and the block deleted from it, that look the same from outside."""
 
@@ -42,6 +43,9 @@ class Alternative:
     G_pre: Matrix
     gram: Matrix
     moment: Matrix
+
+    def __repr__(self) -> str:
+        return line(self, gram=self.gram, moment=self.moment)
 
 
 def other_deletion(W_pre: Matrix, W_post: Matrix, A_post: Matrix, gram: Matrix) -> Alternative:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import svdvals
 
+from exhume.attack._line import line
 from exhume.attack.block import Block
 from exhume.attack.state import State
 from exhume.attack.transcript import Transcript
@@ -52,7 +53,7 @@ class Sides:
         return self.left / self.right if self.right > 0 else float("inf") if self.left > 0 else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProbeRun:
     """One identification with the values that were hidden from it."""
 
@@ -85,6 +86,9 @@ class ProbeRun:
             P = 0.0 if self.grams is None else self.grams[j]
             blocks.append(-(self.A + P) @ (block + N0) + self.A @ N0)
         return np.hstack(blocks)
+
+    def __repr__(self) -> str:
+        return line(self, transcript=self.transcript)
 
 
 def _roundoff(estimate: Matrix, values: Matrix) -> float:
@@ -130,7 +134,7 @@ def additions_bound(run: ProbeRun) -> Sides:
     return Sides(float(np.linalg.norm(run.raw_A - run.A)), float(right), _roundoff(run.A, values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeletionRun:
     """Two identifications around one deletion with the values that were hidden from them."""
 
@@ -151,6 +155,9 @@ class DeletionRun:
     def E_post(self) -> Matrix:
         """Error of the identified state after the deletion."""
         return self.after.A - self.A_post
+
+    def __repr__(self) -> str:
+        return line(self, d=self.before.d, c=self.before.c, gram=float(np.linalg.norm(self.A_pre - self.A_post)))
 
 
 def amplification_bound(run: DeletionRun) -> Sides:
