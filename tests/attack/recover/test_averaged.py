@@ -38,5 +38,14 @@ def test_how_to_average_can_be_said():
     run = world.after(200)[1].run(world.probe("own-data", responses=30))
     plain = recover.averaged(world.state, run, rounds=1, average=lambda A, transcript: transcript.baseline)
     assert np.array_equal(plain.feature, recover.rank_one(world.state, run.baseline).feature)
+    used = []
+
+    def noting(A, transcript):
+        used.append(A)
+        return average_head(A, transcript)
+
+    once = recover.averaged(world.state, run, rounds=1)
+    recover.averaged(world.state, run, average=noting)
+    assert np.array_equal(used[0], world.A) and np.array_equal(used[1], world.A - once.block.gram)
     with pytest.raises(InputError, match="rounds must be at least 1"):
         recover.averaged(world.state, run, rounds=0)

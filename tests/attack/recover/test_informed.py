@@ -53,10 +53,10 @@ def test_between_the_two_own_rows_help():
     assert stats.binomtest(share_right(0.03, 0.03), 250, 1 / C, alternative="greater").pvalue < 1e-4
 
 
-def before_and_after(seed=3):
+def before_and_after(row=400):
     F, y, A, W = world()
     before = State.of(A, Head(W))
-    gone, k = F[400], y[400]
+    gone, k = F[row], y[row]
     G = A @ W
     A_post, G_post = A - np.outer(gone, gone), G - np.outer(gone, np.eye(C)[k])
     after = State.of(A_post, Head(np.linalg.solve(A_post, G_post)))
@@ -76,6 +76,20 @@ def test_from_a_head_or_a_state_it_reads_the_change_that_they_show():
     assert np.array_equal(both.feature, read_change(own, change, 1e-9, gram, 1e-9).feature)
     assert both.diagnostics.stands_out and both.label == y[400]
     np.testing.assert_allclose(both.feature, F[400], atol=1e-6)
+
+
+def test_a_state_shows_its_moment_about_the_old_head():
+    wrong = 0
+    for row in range(400, 420):
+        F, y, before, after = before_and_after(row)
+        own = Candidates(before.A, before.baseline.weights, F[:300], y[:300], C)
+        gram, moment = before.A - after.A, before.G - after.G
+        found = informed(before, after, own=own, size=0.05, tau=10.0)
+        assert not found.diagnostics.stands_out
+        right = read_change(own, moment - gram @ before.baseline.weights, 0.05, gram, 10.0)
+        assert np.array_equal(found.feature, right.feature)
+        wrong += not np.array_equal(found.feature, read_change(own, moment, 0.05, gram, 10.0).feature)
+    assert wrong > 0
 
 
 def test_a_noise_that_is_not_given_is_that_of_the_whitened_change():

@@ -56,6 +56,17 @@ def test_it_says_when_it_does_not_know():
     assert sum(f.known for f in wrong) <= 0.1 * len(wrong)
 
 
+def test_known_signs_rule_out_records_on_the_other_side():
+    world = clustered(precision="8bits")
+    heads = [world.head_after(r) for r in world.others[:60]]
+
+    def negative(**options):
+        return sum(rank_one(world.state, head, **options).feature.sum() < 0 for head in heads)
+
+    # Where no length is positive, one that is not stays the best guess.
+    assert negative(nonnegative=True) < negative()
+
+
 def test_two_deleted_records_are_not_taken_for_one():
     world = clustered()
     a, b = (

@@ -23,6 +23,7 @@ def test_fifty_deletions_from_one_identification_without_a_probe():
     assert gap(followed[-1].state.A, left) < 1e-3
     assert gap(followed[-1].state.H, np.linalg.inv(left)) < 1e-2
     assert gap(found.block.gram, world.block(rows).gram) < 1e-2
+    assert gap(followed[-1].state.G, world.server.ledger.summary.moment - world.block(rows).moment) < 1e-3
     assert (found.label, found.feature, found.known) == (None, None, True)
 
 
@@ -48,7 +49,9 @@ def test_reidentification_only_where_the_self_check_asks_for_it():
         _, attack = world.after(pair)
         return attack.identify(probes.designed(24, 4))
 
-    first, second = recover.sequence(world.state, heads, reidentify=again).diagnostics.steps
+    found = recover.sequence(world.state, heads, reidentify=again)
+    first, second = found.diagnostics.steps
+    assert second.found.known and not found.known
     assert first.reidentified and len(calls) == 1
     assert not second.reidentified
     assert second.found.label == world.labels[single]

@@ -35,10 +35,12 @@ def test_of_several_sizes_the_first_that_is_taken_counts_and_parts_go_their_own_
     f, k = world.features[:2] * [[0.3], [0.9]], world.labels[:2]
     sizes = [norm(np.outer(row, row)) for row in f]
     world.server._admission = (Small(0.5 * sizes[1]),)
-    gram = world.server.ledger.summary.gram
+    gram, moment = world.server.ledger.summary.gram, world.server.ledger.summary.moment
     burn(world.attack, f, k, 4, times=(0.9, 0.4), parts=2)
     gone = gram - world.server.ledger.summary.gram
     np.testing.assert_allclose(gone, 0.9 * np.outer(f[0], f[0]) + 0.4 * np.outer(f[1], f[1]), atol=1e-10)
+    want = np.outer(0.9 * f[0], np.eye(4)[k[0]]) + np.outer(0.4 * f[1], np.eye(4)[k[1]])
+    np.testing.assert_allclose(moment - world.server.ledger.summary.moment, want, atol=1e-10)
     assert world.attack.cost.messages == 2
     world.server._admission = (Small(1e-9),)
     with pytest.raises(RefusedError, match="too large"):
