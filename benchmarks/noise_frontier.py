@@ -143,8 +143,8 @@ def masked(problem, sigma):
         server = hardened(ledger.copy(), sigma=sigma, admission=False)
         rule = server.release.rules[0]
         server.submit(Update.deleting(Summary.of(problem.F[[row]], problem.y[[row]], problem.c)), "alice")
-        gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.totals(server.ledger), strict=True))
-        change, (s, tau) = moment - gram @ problem.W, rule.single(len(problem.A))
+        gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.masked_totals(server.ledger), strict=True))
+        change, (s, tau) = moment - gram @ problem.W, rule.deletion_noise(len(problem.A))
         hits["informed"] += read_change(own, change, s, gram, tau).label == problem.y[row]
         f = problem.F[row]
         white = solve_triangular(problem.L, f, lower=True)

@@ -23,7 +23,7 @@ from exhume.data import load_features
 from exhume.defence.release import (
     Chain,
     Columns,
-    Every,
+    EveryKChanges,
     Heads,
     IsotropicNoise,
     LowRank,
@@ -40,7 +40,7 @@ RULES = {
     "Heads('float64')": lambda d: Heads("float64"),
     "Heads('float32')": lambda d: Heads("float32"),
     "Heads('bfloat16')": lambda d: Heads("bfloat16"),
-    "Every(4)": lambda d: Every(4),
+    "EveryKChanges(4)": lambda d: EveryKChanges(4),
     "MinClients(2)": lambda d: MinClients(2),
     "MinClients(2), helper": lambda d: MinClients(2),
     "ResponseBudget(d/(2c))": lambda d: ResponseBudget(max(d // 20, 1)),
@@ -51,7 +51,7 @@ RULES = {
     "PosteriorNoise(0.1)": lambda d: PosteriorNoise(0.1, b"0" * 32),
     "PosteriorNoise(0.1), float32": lambda d: Chain([PosteriorNoise(0.1, b"0" * 32), Heads("float32")]),
 }
-SPLITS = {"Every(4)": (("mallory",), 4), "MinClients(2), helper": (("mallory", "helper"), 2)}
+SPLITS = {"EveryKChanges(4)": (("mallory",), 4), "MinClients(2), helper": (("mallory", "helper"), 2)}
 
 
 class Splitting:

@@ -18,8 +18,10 @@ __all__ = [
     "MissingExtraError",
     "NotHeldError",
     "NotIdentifiedError",
+    "OldNameWarning",
     "RefusedError",
     "SingularStateError",
+    "StaleServerError",
     "WireError",
     "unknown_name",
 ]
@@ -56,6 +58,20 @@ class SingularStateError(InputError):
 
 class WireError(InputError):
     """Bytes that are not a message of this protocol, version and configuration."""
+
+
+class StaleServerError(ExhumeError):
+    """A server that must not be saved: its file holds what somebody else saved since this one was read or written."""
+
+    def __init__(self, path: object) -> None:
+        self.path = path
+        super().__init__(
+            f"'{path}' holds another server's updates, saved since this one was read or written; nothing was saved. "
+            "Load it again and repeat what this server accepted in between"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.path,)
 
 
 class RefusedError(ExhumeError):
@@ -100,6 +116,10 @@ class MissingExtraError(ExhumeError, ImportError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.what, self.extra)
+
+
+class OldNameWarning(UserWarning):
+    """A name that is still read and has been replaced; the message gives the new one."""
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InputError:

@@ -109,7 +109,7 @@ def test_on_the_bare_server_the_attacker_is_fully_exposed_and_the_others_are_not
 
 
 def test_privacy_figures_of_the_audited_deletions(assessed):
-    noise, budget = Entry.of("posterior_noise", sigma=0.2), Entry.of("privacy_budget", sigma=0.2, mu=2.0)
+    noise, budget = Entry.of("posterior-noise", sigma=0.2), Entry.of("privacy-budget", sigma=0.2, mu=2.0)
     _, report = assessed(config(release=(noise, budget)), probe="designed")
     by_kind = {p.delete: p for p in report.defence.privacy}
     assert set(by_kind) == {"sample", "class", "client"}
@@ -138,7 +138,7 @@ def test_the_same_settings_give_the_same_numbers(hardened, tmp_path):
 
 
 def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
-    outcome, report = assessed(config(Entry.of("minimum_rows", rows=8)), delete="sample,client")
+    outcome, report = assessed(config(Entry.of("minimum-rows", rows=8)), delete="sample,client")
     price = report.defence.price
     assert price.deletions_refused == {"minimum rows": 12}
     assert price.deletions == 16
@@ -151,7 +151,7 @@ def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
 
 
 def test_settings_that_refuse_every_deletion_are_no_clean_bill(tmp_path):
-    dump(config(Entry.of("minimum_rows", rows=8)), tmp_path / "server.toml")
+    dump(config(Entry.of("minimum-rows", rows=8)), tmp_path / "server.toml")
     values = {**TINY, "delete": "sample", "probe": "designed", "trials": 2, "out": tmp_path / "out"}
     done = audit(make_settings({**values, "defence": str(tmp_path / "server.toml")}))
     assert done.carried_out == 0
@@ -178,7 +178,7 @@ def test_no_rule_at_all_changes_no_level(assessed):
 
 
 def test_withheld_heads_are_counted_and_crash_nothing(assessed):
-    outcome, report = assessed(config(release=(Entry.of("min_clients", clients=9),)), delete="sample", probe="designed")
+    outcome, report = assessed(config(release=(Entry.of("min-clients", clients=9),)), delete="sample", probe="designed")
     found = report.defence
     assert found.price.uploads_withheld == 8
     assert found.price.deletions_withheld == found.price.deletions == 6
@@ -197,7 +197,7 @@ def test_refusals_of_the_attack_are_counted_by_rule(assessed):
 
 
 def test_clients_sign_and_show_their_rows_where_the_server_asks_for_it(assessed):
-    rules = config(Entry.of("origin"), Entry.of("ownership", rows=True))
+    rules = config(Entry.of("signed-messages"), Entry.of("ownership", rows=True))
     _, report = assessed(rules, delete="sample", trials=2)
     assert report.defence.price.uploads_refused == {}
     assert report.defence.price.deletions_refused == {}
@@ -207,7 +207,7 @@ def test_clients_sign_and_show_their_rows_where_the_server_asks_for_it(assessed)
 
 def test_secrets_of_the_file_are_in_no_report(tmp_path):
     secret = "ab" * 16
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.1, key=secret),)), tmp_path / "server.toml")
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.1, key=secret),)), tmp_path / "server.toml")
     settings = make_settings(
         {**TINY, "trials": 1, "delete": "class", "defence": str(tmp_path / "server.toml"), "out": tmp_path / "out"}
     )
@@ -222,16 +222,16 @@ def test_secrets_of_the_file_are_in_no_report(tmp_path):
 def test_other_settings_are_never_taken_for_these(tmp_path):
     file = tmp_path / "server.toml"
     values = {**TINY, "delete": "client", "probe": "designed", "defence": str(file), "out": tmp_path}
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.1),)), file)
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.1),)), file)
     first = run(prepare(make_settings(values)), tmp_path)
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.2),)), file)
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.2),)), file)
     again = run(prepare(make_settings(values)), tmp_path)
     assert again.reused == 3  # the bare server's cell and its two deletions
     assert len(first.trials) == 4
 
 
 def test_noisy_heads_are_read_by_the_estimator_that_knows_of_noise(plan):
-    noisy = config(release=(Entry.of("posterior_noise", sigma=1e-6),))
+    noisy = config(release=(Entry.of("posterior-noise", sigma=1e-6),))
     cell = DefendedCell(Federation.configured(plan.scenario, noisy, 0), plan.probe("own_data"))
     assert cell.sharper is not None
     assert cell.sharper is not cell.before
@@ -240,7 +240,7 @@ def test_noisy_heads_are_read_by_the_estimator_that_knows_of_noise(plan):
 
 
 def test_probes_that_cannot_be_taken_back_are_part_of_what_the_attacker_knows(plan):
-    rules = config(Entry.of("minimum_rows", rows=8))
+    rules = config(Entry.of("minimum-rows", rows=8))
     federation = Federation.configured(plan.scenario, rules, 0)
     heard = listen(Attack(federation.fork().target()), plan.probe("designed"))
     assert heard.standing is not None
@@ -252,7 +252,7 @@ def test_probes_that_cannot_be_taken_back_are_part_of_what_the_attacker_knows(pl
 
 
 def test_a_fork_leaves_the_federation_alone(plan):
-    federation = Federation.configured(plan.scenario, config(Entry.of("origin"), Entry.of("replay")), 0)
+    federation = Federation.configured(plan.scenario, config(Entry.of("signed-messages"), Entry.of("replay")), 0)
     before = federation.server.ledger.summary
     twin = federation.fork()
     assert twin.delete(plan.scenario.others[:1]).refused is None
@@ -271,22 +271,22 @@ def test_explain_names_the_rules_and_the_bare_server():
 
 
 def test_explain_gives_the_options_of_a_file(tmp_path):
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
     text = explain(make_settings({"defence": str(tmp_path / "server.toml")}))
-    assert "release: posterior_noise (sigma 0.25)" in text
+    assert "release: posterior-noise (sigma 0.25)" in text
     assert "cdcd" not in text
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('[[admission]]\nrule = "slak"', "'slak' (did you mean 'slack'?)"),
-        ('[[release]]\nrule = "posterior_nose"', "'posterior_nose' (did you mean 'posterior_noise'?)"),
-        ('[[release]]\nrule = "posterior_noise"', "posterior_noise"),
+        ('[[admission]]\nrule = "algebraic-ownershp"', "(did you mean 'algebraic-ownership'?)"),
+        ('[[release]]\nrule = "posterior-nose"', "'posterior-nose' (did you mean 'posterior-noise'?)"),
+        ('[[release]]\nrule = "posterior-noise"', "posterior-noise"),
         ('[accountant]\nrule = "identificaton"', "'identificaton' (did you mean 'identification'?)"),
         ("[[admision]]", "'admision' (did you mean 'admission'?)"),
         ("nonsense", "a valid TOML file"),
-        ('[[admission]]\nrule = "norm"\nthresholds = { 1 = 1e-9 }', "all refused (norm: "),
+        ('[[admission]]\nrule = "norm-limit"\nthresholds = { 1 = 1e-9 }', "all refused (norm-limit: "),
     ],
 )
 def test_settings_that_cannot_be_played_are_refused_by_name(tmp_path, content, words):

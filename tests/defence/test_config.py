@@ -20,7 +20,7 @@ FILE = """
 version = 1
 
 [[release]]
-rule = "every"
+rule = "every-k-changes"
 changes = 2
 
 [[release]]
@@ -28,12 +28,12 @@ rule = "columns"
 keep = [0, 1]
 
 [[release]]
-rule = "posterior_noise"
+rule = "posterior-noise"
 sigma = 0.25
 key = "00112233445566778899aabbccddeeff"
 
 [[release]]
-rule = "privacy_budget"
+rule = "privacy-budget"
 sigma = 0.25
 mu = 2
 scope = "run"
@@ -45,7 +45,7 @@ precision = "float32"
 [accountant]
 rule = "identification"
 margin = 2
-coalition = 2
+colluders = 2
 """
 
 
@@ -58,39 +58,41 @@ def write(tmp_path, text):
 def test_a_file_makes_the_rules_that_it_names(tmp_path):
     made = build(load(write(tmp_path, FILE)), Ledger.zeros(8, 3, 0.5))
     assert repr(made.release) == (
-        "Chain([Every(changes=2), Columns(keep=[0, 1]), PosteriorNoise(sigma=0.25), "
-        "PrivacyBudget(sigma=0.25, mu=2.0, scope='run', collusion=1, serve_first=True), Heads('float32')])"
+        "Chain([EveryKChanges(changes=2), Columns(keep=[0, 1]), PosteriorNoise(sigma=0.25), "
+        "PrivacyBudget(sigma=0.25, mu=2.0, scope='run', colluders=1, serve_first=True), Heads('float32')])"
     )
-    assert isinstance(made.accountant, IdentificationAccountant) and made.accountant.coalition == 2
+    assert isinstance(made.accountant, IdentificationAccountant) and made.accountant.colluders == 2
     server = build_server(Ledger.zeros(8, 3, 0.5), write(tmp_path, FILE))
     assert isinstance(server, Server) and server.head().precision == "float32"
 
 
-@pytest.mark.parametrize("config", [Config(), hardened_config(64), hardened_config(64, key="ab" * 32, collusion=3)])
+@pytest.mark.parametrize("config", [Config(), hardened_config(64), hardened_config(64, key="ab" * 32, colluders=3)])
 def test_what_is_dumped_is_loaded_again(tmp_path, config):
     path = tmp_path / "out.toml"
     text = dump(config, path)
     assert tomllib.loads(text)["version"] == 1
     assert load(path) == config
-    odd = Config(release=(Entry.of("every", changes=3),), admission=(Entry.of("norm", thresholds={"1": 2.0}),))
-    assert tomllib.loads(dump(odd))["admission"] == [{"rule": "norm", "thresholds": {"1": 2.0}}]
+    odd = Config(
+        release=(Entry.of("every-k-changes", changes=3),), admission=(Entry.of("norm-limit", thresholds={"1": 2.0}),)
+    )
+    assert tomllib.loads(dump(odd))["admission"] == [{"rule": "norm-limit", "thresholds": {"1": 2.0}}]
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
         (("[accountant]", "[acountant]"), "did you mean 'accountant'"),
-        (("changes = 2", "change = 2"), "option of release\\[0\\] \\(every\\).*did you mean 'changes'"),
-        (('rule = "every"', 'rule = "evry"'), "release rule.*did you mean 'every'"),
+        (("changes = 2", "change = 2"), "option of release\\[0\\] \\(every-k-changes\\).*did you mean 'changes'"),
+        (('rule = "every-k-changes"', 'rule = "every-changes"'), "release rule.*did you mean 'every-k-changes'"),
         (('"identification"', '"identificaton"'), "did you mean 'identification'"),
-        (("changes = 2", ""), "release\\[0\\] \\(every\\).changes must be given"),
-        (("changes = 2", 'changes = "two"'), "release\\[0\\] \\(every\\).changes must be a valid integer"),
+        (("changes = 2", ""), "release\\[0\\] \\(every-k-changes\\).changes must be given"),
+        (("changes = 2", 'changes = "two"'), "release\\[0\\] \\(every-k-changes\\).changes must be a valid integer"),
         (("sigma = 0.25\nmu", "sigma = 0.5\nmu"), "the same in the noise and in its budget"),
         (("version = 1", "version = 2"), "version must be 1"),
         (("version = 1", "version = "), "a valid TOML file"),
-        (('rule = "every"', ""), "release.0.rule"),
+        (('rule = "every-k-changes"', ""), "release.0.rule"),
         (("margin = 2", "margin = 8"), "below d = 8"),
-        (("[[release]]\nrule = \"every\"", "[[admission]]\nrule = \"every\""), "admission rule"),
+        (("[[release]]\nrule = \"every-k-changes\"", "[[admission]]\nrule = \"every-k-changes\""), "admission rule"),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_with_its_place(tmp_path, change, match):

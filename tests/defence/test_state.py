@@ -10,29 +10,31 @@ from safetensors.numpy import load as load_arrays
 
 from exhume import AdmissionRule, Head, Ledger, ReleaseRule, Server, Summary, Update
 from exhume.defence import Chain, Config, Defences, Entry, build, hardened_config, load_server, save_server
-from exhume.defence._state import nested, pack, unpack
-from exhume.defence.admission import Positive, Slack, itemise, sign
-from exhume.defence.detector import FEATURES
+from exhume.defence.admission import FEATURES, AlgebraicOwnership, PositiveSemidefinite, sign
+from exhume.defence.memory import Memory, Saveable, nested, pack, unpack
 from exhume.errors import InputError
+from exhume.protocol import itemise
 from exhume.protocol.rules import Accountant, Counts, Exposure
 
 D, C, GAMMA = 6, 3, 0.5
 KEYS = {"alice": b"a" * 32, "bob": b"b" * 32}
 CALM = {"centre": [0.0] * len(FEATURES), "spread": [1.0] * len(FEATURES), "threshold": 3.0, "rate": 0.1}
 RULES = {
-    "origin": {"keys": KEYS},
-    "positive": {},
+    "signed-messages": {"keys": KEYS},
+    "positive-semidefinite": {},
     "duplicates": {},
     "ownership": {"rows": True},
     "replay": {},
-    "slack": {"least_norm": 0.1},
+    "algebraic-ownership": {"least_norm": 0.1},
     "detector": CALM,
 }
 
 
 def config(*names, **changes):
-    entries = tuple(Entry.of(name, **(RULES[name] | changes.get(name, {}))) for name in names or RULES)
-    release = (Entry.of("every", changes=2), Entry.of("posterior_noise", sigma=0.1))
+    entries = tuple(
+        Entry.of(name, **(RULES[name] | changes.get(name.replace("-", "_"), {}))) for name in names or RULES
+    )
+    release = (Entry.of("every-k-changes", changes=2), Entry.of("posterior-noise", sigma=0.1))
     return Config(admission=entries, release=release, accountant=Entry.of("identification", margin=2))
 
 
@@ -61,13 +63,13 @@ PAST = [
     ("alice", sign(itemise(C, delete=part(A, 0)), "alice", 2, KEYS["alice"])),
 ]
 ATTACKS = {
-    "origin": ("alice", PAST[0][1], "was used up"),
+    "signed-messages": ("alice", PAST[0][1], "was used up"),
     "duplicates": ("bob", plain(add=(-2 * A[0], A[1])), "was added before"),
     "ownership": ("bob", itemise(C, delete=part(B, 1)), None),
     "ownership by nobody": ("alice", itemise(C, delete=part(B, 1)), "not 'alice's own"),
     "replay": ("bob", plain(add=part(A, 0)), "another client had deleted"),
-    "slack": ("bob", plain(delete=B), None),
-    "slack of another": ("alice", plain(delete=part(B, 0)), "after this deletion"),
+    "algebraic-ownership": ("bob", plain(delete=B), None),
+    "algebraic-ownership of another": ("alice", plain(delete=part(B, 0)), "after this deletion"),
 }
 """Messages that a restarted server must judge by what came before; None where it must accept."""
 
@@ -101,7 +103,7 @@ def test_what_was_refused_before_a_restart_is_refused_after_it_and_only_with_the
     assert found == before.admission[0].refuse(update, client)
     # A server that forgot answers otherwise: it takes what it must refuse, or refuses the owner.
     forgot = forgetful.admission[0].refuse(update, client)
-    if name == "ownership by nobody" or name == "slack of another":
+    if name == "ownership by nobody" or name == "algebraic-ownership of another":
         assert forgot is not None  # nobody owns anything there
     else:
         assert (forgot is None) != (found is None)
@@ -129,8 +131,9 @@ def test_all_rules_together_with_release_and_accountant():
 
 def damaged(state, place, change):
     """Return a state of defences with one part replaced, its checksum right again: as a faulty version would write."""
-    saved = unpack(state, "defences", build(config(), ledger())._shape())
-    return pack("defences", build(config(), ledger())._shape(), {}, saved.arrays | {place: nested(change)})
+    shape = build(config(), ledger()).configuration()
+    saved = unpack(state, "defences", shape)
+    return pack("defences", shape, Memory({}, {**saved.arrays, place: nested(change)}))
 
 
 def test_a_state_damaged_in_its_last_part_changes_no_part():
@@ -141,13 +144,16 @@ def test_a_state_damaged_in_its_last_part_changes_no_part():
     state = before.save()
     flipped = bytearray(state)
     flipped[-3] ^= 1
-    accountant = pack("identification", after.accountant.configuration(), {"runs": []}, {})  # the rest is missing
+    accountant = pack("identification", after.accountant.configuration(), Memory({"runs": []}))  # the rest is missing
     bad = {
         "flipped bit": (bytes(flipped), "damaged"),
         "cut": (state[:-40], "state must be"),
         "no state": (b"", "state must be"),
         "last part": (damaged(state, "accountant", accountant), "state of accountant must be one that"),
-        "another rule's": (damaged(state, "accountant", Slack(0.1).save()), "that of 'slack'"),
+        "another rule's": (
+            damaged(state, "accountant", AlgebraicOwnership(0.1).save()),
+            "that of 'algebraic-ownership'",
+        ),
         "one too many": (damaged(state, "else", b"x"), "else"),
     }
     for name, (data, message) in bad.items():
@@ -161,8 +167,11 @@ def test_a_state_damaged_in_its_last_part_changes_no_part():
 @pytest.mark.parametrize(
     ("other", "match"),
     [
-        (config("origin", "slack"), "state of defences: admission"),
-        (config(slack={"least_norm": 0.2}), "state of slack: least_norm must be 0.2; got 0.1"),
+        (config("signed-messages", "algebraic-ownership"), "state of defences: admission"),
+        (
+            config(algebraic_ownership={"least_norm": 0.2}),
+            "state of algebraic-ownership: least_norm must be 0.2; got 0.1",
+        ),
         (config(replay={"tolerance": 0.2}), "state of replay: tolerance"),
         (config().model_copy(update={"accountant": None}), "state of defences: accountant"),
         (config().model_copy(update={"release": ()}), "state of defences: release"),
@@ -180,7 +189,7 @@ def test_a_state_of_another_configuration_is_refused_by_name(other, match):
 
 def test_what_no_rule_remembers_may_change_between_saving_and_loading():
     before = build(config(), ledger())
-    more = config(origin={"keys": KEYS | {"carol": b"c" * 32}}, positive={"most_rows": 99})
+    more = config(signed_messages={"keys": KEYS | {"carol": b"c" * 32}}, positive_semidefinite={"most_rows": 99})
     build(more, ledger()).load(before.save())
 
 
@@ -216,7 +225,7 @@ class Blind(Accountant):
 @pytest.mark.parametrize(
     ("defences", "match"),
     [
-        (Defences((Positive(), Counting()), None, None), r"admission\[1\] must be .*; got Counting"),
+        (Defences((PositiveSemidefinite(), Counting()), None, None), r"admission\[1\] must be .*; got Counting"),
         (Defences((), Tired(), None), "release must be .*; got Tired"),
         (Defences((), Chain([Tired()]), None), r"release\[0\] must be .*; got Tired"),
         (Defences((), None, Blind()), "accountant must be .*; got Blind"),
@@ -230,15 +239,18 @@ def test_a_rule_that_remembers_and_cannot_be_saved_is_named_not_forgotten(defenc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_packages_rule_with_save_and_load_is_saved():
-    class Kept(Counting):
-        def save(self):
-            return self.seen.encode()
+def test_another_packages_rule_that_is_saveable_is_saved():
+    class Kept(Saveable, Counting):
+        name = "kept"
 
-        def load(self, data):
-            self.seen = data.decode()
+        def remembered(self):
+            return Memory({"seen": self.seen})
+
+        def restore(self, memory):
+            self.seen = memory.values["seen"]
 
     before, after = Defences((Kept(),), None, None), Defences((Kept(),), None, None)
+    after.admission[0].seen = None
     sent(before, [("alice", plain(add=A))])
     after.load(before.save())
     assert after.admission[0].seen == "alice"
@@ -301,7 +313,7 @@ class TestServer:
         old = path.read_bytes()
         monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
-            save_server(Server(ledger()), path)
+            save_server(Server(ledger()), path, replace=True)
         assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
 
     def test_bad_files_and_places_say_so(self, tmp_path):
@@ -316,8 +328,8 @@ class TestServer:
         for data, match in (
             (b"", "state must be"),
             (path.read_bytes()[:-1], "state must be"),
-            (pack("server", {}, {}, {}), "this version can read"),
-            (Slack(0.1).save(), "that of 'server'"),
+            (pack("server", {}, Memory()), "this version can read"),
+            (AlgebraicOwnership(0.1).save(), "that of 'server'"),
         ):
             path.write_bytes(data)
             with pytest.raises(InputError, match=match):
@@ -328,14 +340,14 @@ class TestServer:
         big = 1e8 * np.eye(D)
         skew = big.copy()
         skew[1, 0] += 0.9 * 2.0**-28 * 1e8
-        server = build(Config(admission=(Entry.of("slack", least_norm=0.1),)), ledger()).server(ledger())
+        server = build(Config(admission=(Entry.of("algebraic-ownership", least_norm=0.1),)), ledger()).server(ledger())
         zero = np.zeros((D, C))
         assert server.submit(Update.adding(Summary(skew, zero)), "mallory").accepted
         assert server.submit(Update.deleting(Summary(big, zero)), "mallory").accepted
         with pytest.raises(InputError, match="asymmetry"):
             Summary(server.ledger.summary.gram, zero)
         save_server(server, tmp_path / "s")
-        again = load_server(Config(admission=(Entry.of("slack", least_norm=0.1),)), tmp_path / "s")
+        again = load_server(Config(admission=(Entry.of("algebraic-ownership", least_norm=0.1),)), tmp_path / "s")
         assert again.ledger.summary == server.ledger.summary
 
     def test_a_head_of_another_size_is_not_taken_over(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
@@ -16,6 +15,7 @@ from exhume.audit.configured import CONFIGURED
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, unknown_name
+from exhume.options import first_error
 from exhume.protocol.head import significant_bits
 
 __all__ = ["DEFAULT_DIM", "DELETIONS", "RECOVERIES", "Settings", "from_toml", "make_settings"]
@@ -110,11 +110,9 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     try:
         settings = Settings(**known)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = str(first["loc"][0]) if first["loc"] else "settings"
-        allowed = re.sub(r"^(Input|Value error,) (should|must)? ?(be )?", "", str(first["msg"]))
-        allowed = allowed.removeprefix("Value error, ")
-        raise InputError("json" if where == "json_file" else where.replace("_", "-"), allowed, first["input"]) from None
+        found = first_error(error, hides=None)
+        where = found.field.split(".")[0].replace("_", "-")
+        raise InputError("json" if where == "json-file" else where, found.allowed, found.got) from None
     _check_names(settings)
     return settings
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from exhume.defence.accountants import REGISTRY as ACCOUNTANTS
 from exhume.defence.admission import REGISTRY as ADMISSION
-from exhume.defence.config import ACCOUNTANTS, Config, Defences, Entry, build, load
+from exhume.defence.config import Config, Defences, Entry, build, load, resolved
 from exhume.defence.default import hardened_config
 from exhume.defence.release import REGISTRY as RELEASE
 from exhume.errors import InputError
+from exhume.options import is_secret
 from exhume.protocol.ledger import Ledger
+from exhume.registry import Registry
 
 __all__ = ["CONFIGURED", "HARDENED", "build_defences", "in_words", "key_of", "name_of", "resolve"]
 
@@ -22,9 +25,6 @@ HARDENED = "hardened"
 
 CONFIGURED = "as configured"
 """The head format of a server whose configuration decides it."""
-
-SECRETS = ("key", "keys", "seed")
-"""Options that no report may show."""
 
 
 def name_of(defence: str) -> str:
@@ -46,8 +46,9 @@ def build_defences(config: Config, ledger: Ledger, clients: Iterable[str], seed:
     """Make the rules for one ledger.
 
     A secret that the file leaves open follows from the audit's seed, so that a run can be repeated; the keys of
-    ``origin`` are always those of the audit's own clients.
+    signed messages are always those of the audit's own clients.
     """
+    config = resolved(config)
     keys = {client: key_of(client, seed).decode() for client in clients}
     admission = [_keyed(_seeded(entry, ADMISSION, seed, i), keys) for i, entry in enumerate(config.admission)]
     release = [_seeded(entry, RELEASE, seed, i) for i, entry in enumerate(config.release)]
@@ -75,7 +76,7 @@ def in_words(config: Config) -> list[tuple[str, str, str]]:
 
 
 def _options(entry: Entry) -> str:
-    shown = ((name, value) for name, value in entry.options.items() if name not in SECRETS and value is not None)
+    shown = ((name, value) for name, value in entry.options.items() if not is_secret(name) and value is not None)
     return ", ".join(f"{name} {_value(value)}" for name, value in shown)
 
 
@@ -87,20 +88,18 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _seeded(entry: Entry, registry: Mapping[str, Callable[..., Any]], seed: int, place: int) -> Entry:
+def _seeded(entry: Entry, registry: Registry[Any], seed: int, place: int) -> Entry:
     """Return an entry with the secrets that its rule would otherwise draw."""
-    rule = registry.get(entry.rule)
-    if rule is None:
-        return entry
-    wanted = inspect.signature(rule).parameters
-    secret = _digest(f"{entry.rule} {place}", seed)
+    wanted = inspect.signature(registry.find(entry.rule)).parameters
+    # With underscores, as rules were once called: other words would make other secrets, and other numbers.
+    secret = _digest(f"{entry.rule.replace('-', '_')} {place}", seed)
     made = {"key": secret, "seed": int(secret[:15], 16)}
     missing = {name: value for name, value in made.items() if name in wanted and entry.options.get(name) is None}
     return Entry.of(entry.rule, **{**entry.options, **missing})
 
 
 def _keyed(entry: Entry, keys: Mapping[str, str]) -> Entry:
-    return Entry.of(entry.rule, **{**entry.options, "keys": dict(keys)}) if entry.rule == "origin" else entry
+    return Entry.of(entry.rule, **{**entry.options, "keys": dict(keys)}) if entry.rule == "signed-messages" else entry
 
 
 def _digest(purpose: str, seed: int) -> str:

@@ -21,10 +21,10 @@ from exhume.attack.session import Attack, Cost
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.federation import Asked, Federation
 from exhume.audit.listening import Heard, listen
-from exhume.defence.admission import itemise
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
+from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.trial import Recovery, scored_as, sharpened
 

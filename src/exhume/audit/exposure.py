@@ -7,7 +7,7 @@ from exhume.audit.federation import Federation
 from exhume.audit.listening import listen
 from exhume.audit.plan import Plan
 from exhume.audit.records_defence import ExposureRecord
-from exhume.defence.accountant import Identification
+from exhume.defence.accountants import Identification
 from exhume.protocol.rules import Exposure
 
 __all__ = ["bare_exposures", "exposures"]

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exhume.audit.configured import build_defences, key_of
-from exhume.defence.accountant import IdentificationAccountant
-from exhume.defence.admission import Origin, Ownership, itemise, sign
+from exhume.defence.accountants import IdentificationAccountant
+from exhume.defence.admission import sign
 from exhume.defence.config import Config, Defences
-from exhume.defence.release import Chain, DeletionMask, PrivacyBudget
+from exhume.defence.release import Chain, KeepsAccounts, accounts_of
 from exhume.errors import InputError, RefusedError
 from exhume.numerics import Rows
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
+from exhume.protocol.message import itemise
 from exhume.protocol.rules import Exposure, Heads
 from exhume.protocol.server import Receipt
 from exhume.protocol.summary import Update
@@ -86,8 +87,8 @@ class Federation:
         self.uploads = Uploads()
         self._keys = {name: key_of(name, seed) for name in self.names}
         self._counters = dict.fromkeys(self.names, 0)
-        self._signed = any(isinstance(rule, Origin) for rule in defences.admission)
-        self.shows_rows = any(isinstance(rule, Ownership) and rule.rows for rule in defences.admission)
+        self._signed = any("tag" in rule.asks for rule in defences.admission)
+        self.shows_rows = any("rows" in rule.asks for rule in defences.admission)
         """Whether a message counts only with its rows."""
         self._inside = np.zeros(len(scenario.features), dtype=bool)
         self._upload()
@@ -169,10 +170,9 @@ class Federation:
         return [] if self.defences.accountant is None else [(n, self.server.exposure(n)) for n in self.names]
 
     @property
-    def accounts(self) -> list[PrivacyBudget | DeletionMask]:
+    def accounts(self) -> tuple[KeepsAccounts, ...]:
         """The release rules in force that keep account of what each deletion tells."""
-        rules = self.defences.release.rules if isinstance(self.defences.release, Chain) else ()
-        return [rule for rule in rules if isinstance(rule, (PrivacyBudget, DeletionMask))]
+        return accounts_of(self.defences.release)
 
     def _dressed(self, add: Rows | None = None, delete: Rows | None = None) -> Update:
         """Make an honest message, with its rows where the server asks for them."""

@@ -13,9 +13,9 @@ from exhume.attack.probes.own_data import OwnDataProbe
 from exhume.attack.session import Attack
 from exhume.attack.transcript import Recorder, Transcript
 from exhume.audit.federation import rule_of
-from exhume.defence.admission import Batch, Message, message
 from exhume.errors import AttackError, RefusedError, SingularStateError
 from exhume.protocol.head import Head
+from exhume.protocol.message import Batch, Message, message
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["Heard", "listen"]

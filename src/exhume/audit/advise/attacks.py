@@ -23,10 +23,10 @@ from exhume.attack.symmetric import identify_symmetric
 from exhume.audit.advise.averages import by_averages, informed
 from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guess_of_A
 from exhume.audit.advise.prober import Plan, Prober, Run
-from exhume.defence.admission import Batch
 from exhume.errors import AttackError, NotIdentifiedError
 from exhume.numerics import Matrix
 from exhume.protocol import Head
+from exhume.protocol.message import Batch
 
 __all__ = ["ATTACKS", "Follow", "Guess"]
 

@@ -9,11 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from exhume.audit.advise.setting import Setting
-from exhume.defence.admission import Norm, Slack
+from exhume.defence.admission import AlgebraicOwnership, Detector, Log, NormLimit
 from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Config, Entry, build
 from exhume.defence.default import hardened_config, sigma_for
-from exhume.defence.detector import Detector, Log
 from exhume.errors import unknown_name
 from exhume.protocol import Ledger, Server, Summary, Update
 
@@ -102,8 +101,8 @@ def _sigma(setting: Setting) -> float:
 
 @lru_cache(maxsize=2)
 def _norm(setting: Setting) -> Entry:
-    made = Norm.calibrated(honest_blocks(setting), rate=0.0, slack=2.0)
-    return Entry.of("norm", thresholds={str(k): t for k, t in made.thresholds.items()})
+    made = NormLimit.calibrated(honest_blocks(setting), rate=0.0, slack=2.0)
+    return Entry.of("norm-limit", thresholds={str(k): t for k, t in made.thresholds.items()})
 
 
 @lru_cache(maxsize=2)
@@ -113,33 +112,33 @@ def _detector(setting: Setting) -> Entry:
 
 
 def _least_norm(x: Context) -> float:
-    return Slack.measure(x.setting.features[x.setting.calibration])
+    return AlgebraicOwnership.measure(x.setting.features[x.setting.calibration])
 
 
 RULES: dict[str, Callable[[Context], Entry]] = {
-    "origin": lambda x: Entry.of("origin", keys={name: key.decode() for name, key in x.keys.items()}),
+    "origin": lambda x: Entry.of("signed-messages", keys={name: key.decode() for name, key in x.keys.items()}),
     "duplicates": lambda x: Entry.of("duplicates", seed=SEED),
-    "positive": lambda x: Entry.of("positive"),
+    "positive": lambda x: Entry.of("positive-semidefinite"),
     "norm": lambda x: _norm(x.setting),
     "ownership": lambda x: Entry.of("ownership", seed=SEED),
     "ownership-rows": lambda x: Entry.of("ownership", seed=SEED, rows=True),
-    "slack": lambda x: Entry.of("slack", least_norm=_least_norm(x)),
+    "slack": lambda x: Entry.of("algebraic-ownership", least_norm=_least_norm(x)),
     "replay": lambda x: Entry.of("replay", seed=SEED),
-    "minimum-rows": lambda x: Entry.of("minimum_rows", rows=8),
+    "minimum-rows": lambda x: Entry.of("minimum-rows", rows=8),
     "detector": lambda x: _detector(x.setting),
 }
 
 RELEASES: dict[str, Callable[[Context], Entry]] = {
     "float32": lambda x: Entry.of("heads", precision="float32"),
     "float16": lambda x: Entry.of("heads", precision="float16"),
-    "isotropic": lambda x: Entry.of("isotropic_noise", sigma=1e-3, key=NOISE_KEY),
-    "posterior-0.02": lambda x: Entry.of("posterior_noise", sigma=0.02, key=NOISE_KEY),
-    "posterior": lambda x: Entry.of("posterior_noise", sigma=x.sigma, key=NOISE_KEY),
-    "mask": lambda x: Entry.of("deletion_mask", sigma=x.sigma, collusion=x.colluders, key=NOISE_KEY),
-    "privacy-budget": lambda x: Entry.of("privacy_budget", sigma=x.sigma, mu=2.0, collusion=x.colluders),
-    "every-8": lambda x: Entry.of("every", changes=8),
-    "clients-3": lambda x: Entry.of("min_clients", clients=3),
-    "budget": lambda x: Entry.of("response_budget", responses=max(x.size[0] // x.size[1] // 2, 1)),
+    "isotropic": lambda x: Entry.of("isotropic-noise", sigma=1e-3, key=NOISE_KEY),
+    "posterior-0.02": lambda x: Entry.of("posterior-noise", sigma=0.02, key=NOISE_KEY),
+    "posterior": lambda x: Entry.of("posterior-noise", sigma=x.sigma, key=NOISE_KEY),
+    "mask": lambda x: Entry.of("deletion-mask", sigma=x.sigma, colluders=x.colluders, key=NOISE_KEY),
+    "privacy-budget": lambda x: Entry.of("privacy-budget", sigma=x.sigma, mu=2.0, colluders=x.colluders),
+    "every-8": lambda x: Entry.of("every-k-changes", changes=8),
+    "clients-3": lambda x: Entry.of("min-clients", clients=3),
+    "budget": lambda x: Entry.of("response-budget", responses=max(x.size[0] // x.size[1] // 2, 1)),
 }
 
 SECRETS = ("key", "keys", "seed")
@@ -191,7 +190,7 @@ class Defence:
             return hardened_config(
                 context.setting.d,
                 sigma=context.sigma,
-                collusion=context.colluders,
+                colluders=context.colluders,
                 least_norm=_least_norm(context),
                 thresholds=_norm(context.setting).options["thresholds"],
                 show_rows=self.show_rows,
@@ -200,7 +199,7 @@ class Defence:
         return Config(
             admission=tuple(RULES[name](context) for name in self.admission),
             release=tuple(RELEASES[name](context) for name in self.release),
-            accountant=Entry.of("identification", margin=max(context.setting.d // 4, 1), coalition=context.colluders)
+            accountant=Entry.of("identification", margin=max(context.setting.d // 4, 1), colluders=context.colluders)
             if self.accountant
             else None,
         )
@@ -210,7 +209,7 @@ class Defence:
         full = self.config(context)
         return full.model_copy(
             update={
-                "admission": tuple(_public(entry) for entry in full.admission if entry.rule != "origin"),
+                "admission": tuple(_public(entry) for entry in full.admission if entry.rule != "signed-messages"),
                 "release": tuple(_public(entry) for entry in full.release),
             }
         )

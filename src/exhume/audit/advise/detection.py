@@ -14,7 +14,6 @@ from exhume.audit.advise.prober import Plan, Prober
 from exhume.audit.advise.setting import Setting
 from exhume.audit.advise.work import BUSY
 from exhume.defence.admission import Detector
-from exhume.defence.admission import build as build_rule
 from exhume.errors import ExhumeError
 from exhume.protocol import Update
 
@@ -40,9 +39,7 @@ class Power:
 def detector_of(setting: Setting) -> Detector:
     """Return the calibrated detector of the matrix."""
     entry = RULES["detector"](Context(setting))
-    made = build_rule("detector", d=setting.d, c=setting.classes, **entry.options)
-    assert isinstance(made, Detector)
-    return made
+    return Detector(setting.d, setting.classes, **entry.options)
 
 
 def false_positives(setting: Setting, logs: int = 40) -> tuple[int, int]:

@@ -11,11 +11,11 @@ import numpy as np
 from exhume.attack._linalg import relative
 from exhume.audit.advise.defences import Context, Defence
 from exhume.audit.advise.setting import Setting
-from exhume.defence.admission import Batch, itemise, sign
-from exhume.defence.release import Chain, DeletionMask
+from exhume.defence.admission import sign
+from exhume.defence.release import Masking, mask_of
 from exhume.errors import RefusedError
 from exhume.numerics import Matrix, Rows
-from exhume.protocol import Head, Ledger, Receipt, Update
+from exhume.protocol import Batch, Head, Ledger, Receipt, Update, itemise
 
 __all__ = ["ATTACKER", "Federation", "Service", "key_of"]
 
@@ -197,14 +197,13 @@ class Federation:
 
     def masked_totals(self) -> tuple[Matrix, Matrix] | None:
         """Return the masked A and G, all that heads of a server with a mask can ever tell; None without a mask."""
-        return None if self._mask is None else self._mask.totals(self.server.ledger)
+        return None if self._mask is None else self._mask.masked_totals(self.server.ledger)
 
     def mask_noise(self) -> tuple[float, float]:
         """Return what a single deletion is behind: the noise of the head and of the gram."""
         assert self._mask is not None
-        return self._mask.single(self.setting.d)
+        return self._mask.deletion_noise(self.setting.d)
 
     @property
-    def _mask(self) -> DeletionMask | None:
-        rules = self.server.release.rules if isinstance(self.server.release, Chain) else ()
-        return next((rule for rule in rules if isinstance(rule, DeletionMask)), None)
+    def _mask(self) -> Masking | None:
+        return mask_of(self.server.release)

@@ -10,10 +10,10 @@ import numpy as np
 from exhume.attack.transcript import Recorder, Transcript
 from exhume.audit.advise.federation import Federation
 from exhume.audit.advise.setting import Setting
-from exhume.defence.admission import Batch
 from exhume.errors import AttackError, InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol import Head, Receipt, Summary, Update
+from exhume.protocol.message import Batch
 
 __all__ = ["SCALES", "Plan", "Prober", "Run", "Spent"]
 

@@ -18,10 +18,10 @@ from exhume.audit.advise.defences import DEFENCES, defence
 from exhume.audit.advise.federation import Federation
 from exhume.audit.advise.prober import Plan, Prober
 from exhume.audit.advise.setting import Setting
-from exhume.defence.admission import Batch
 from exhume.errors import ExhumeError, unknown_name
 from exhume.numerics import Rows
 from exhume.protocol import Summary, Update
+from exhume.protocol.message import Batch
 
 __all__ = ["ALL_ATTACKS", "Cell", "Honest", "Score", "honest_cell", "run_cell"]
 

@@ -23,7 +23,8 @@ class LowRank(Rule):
         How many singular directions are kept.
     """
 
-    name = "low_rank"
+    name = "low-rank"
+    about = "the best approximation of the head of a given rank"
     stage = "shape"
 
     def __init__(self, rank: int) -> None:
@@ -38,3 +39,6 @@ class LowRank(Rule):
         left, values, right = np.linalg.svd(head.weights, full_matrices=False)
         kept = slice(self.rank)
         return replace(head, weights=(left[:, kept] * values[kept]) @ right[kept])
+
+
+RULES = (LowRank,)

@@ -6,10 +6,10 @@ from typing import Any
 
 from exhume.defence.release._base import Pending, at_least
 
-__all__ = ["Every"]
+__all__ = ["EveryKChanges"]
 
 
-class Every(Pending):
+class EveryKChanges(Pending):
     """Releases a head after every ``changes`` accepted logical submissions.
 
     Parameters
@@ -18,7 +18,9 @@ class Every(Pending):
         How many changes one head covers; a head is at most ``changes - 1`` changes old.
     """
 
-    name = "every"
+    name = "every-k-changes"
+    about = "one head per k accepted changes"
+    former = ("every",)
 
     def __init__(self, changes: int) -> None:
         super().__init__()
@@ -31,3 +33,6 @@ class Every(Pending):
     def opens(self, changes: int, clients: tuple[str, ...]) -> bool:
         """Say whether enough has changed."""
         return changes >= self.changes
+
+
+RULES = (EveryKChanges,)

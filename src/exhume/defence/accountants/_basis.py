@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import qr, svdvals
 
-from exhume.defence._matrix import Matrix
+from exhume.numerics import RANK_TOLERANCE, Matrix
 
-__all__ = ["RANK_TOLERANCE", "Basis", "Plan"]
-
-RANK_TOLERANCE = 1e-10
-"""A direction counts if it is above this share of the stack's size (the paper's epsilon_rank)."""
+__all__ = ["Basis", "Extension"]
 
 _CANCELLED = 1e-2
 """Below this share of a column outside the basis, its roundoff (1e-16 over this) asks for a second pass."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class Extension:
     """Columns, taken apart along a basis: their new directions, and their coordinates in old and new ones."""
 
     directions: Matrix
@@ -62,7 +60,7 @@ class Basis:
             inside, outside = inside + again, outside - basis @ again
         return inside, outside
 
-    def plan(self, columns: Matrix) -> Plan:
+    def extension(self, columns: Matrix) -> Extension:
         """Return what adding columns would do."""
         inside, outside = self.split(columns)
         directions, triangle, order = qr(outside, mode="economic", pivoting=True, check_finite=False)
@@ -71,19 +69,23 @@ class Basis:
         kept = int(np.count_nonzero(np.abs(np.diag(triangle))[:room] > RANK_TOLERANCE * np.sqrt(weight)))
         beyond = np.empty((kept, columns.shape[1]))
         beyond[:, order] = triangle[:kept]
-        return Plan(np.asarray(directions[:, :kept], dtype=np.float64), np.vstack([inside, beyond]), weight)
+        return Extension(np.asarray(directions[:, :kept], dtype=np.float64), np.vstack([inside, beyond]), weight)
 
-    def add(self, plan: Plan) -> None:
-        """Take the columns of a plan, made since the last addition, into the stack."""
-        new = self.rank + plan.gain
+    def add(self, extension: Extension) -> None:
+        """Take the columns of an extension, made since the last addition, into the stack."""
+        new = self.rank + extension.gain
         if new > self._vectors.shape[1]:
             wider = np.empty((self.d, min(self.d, max(2 * new, 64))), order="F")
             wider[:, : self.rank] = self.vectors
             self._vectors = wider
-        self._vectors[:, self.rank : new] = plan.directions
+        self._vectors[:, self.rank : new] = extension.directions
         self.rank = new
-        self._blocks.append(plan.coordinates)
-        self._weight = plan.weight
+        self._blocks.append(extension.coordinates)
+        self._weight = extension.weight
+
+    def arrays(self, prefix: str) -> dict[str, Matrix]:
+        """Return basis and stack as arrays by name."""
+        return {f"{prefix}.vectors": self.vectors, f"{prefix}.coordinates": self.coordinates()}
 
     def singular_values(self) -> Matrix:
         """Return the stack's singular values, as many as its rank, largest first."""
@@ -102,8 +104,9 @@ class Basis:
         return whole
 
     @classmethod
-    def restored(cls, vectors: Matrix, coordinates: Matrix) -> Basis:
-        """Return the basis that `vectors` and `coordinates` were taken from."""
+    def restored(cls, prefix: str, arrays: Mapping[str, Matrix]) -> Basis:
+        """Return the basis that `arrays` was taken from."""
+        vectors, coordinates = arrays[f"{prefix}.vectors"], arrays[f"{prefix}.coordinates"]
         made = cls(vectors.shape[0])
         made._vectors, made.rank = np.asfortranarray(vectors), vectors.shape[1]
         if coordinates.shape[1]:

@@ -11,7 +11,7 @@ from exhume.defence.admission._numbers import least_rows
 from exhume.errors import InputError
 from exhume.protocol import AdmissionRule, Summary, Update
 
-__all__ = ["Norm", "size_of"]
+__all__ = ["NormLimit", "size_of"]
 
 
 def size_of(summary: Summary) -> float:
@@ -24,7 +24,7 @@ def _bin(summary: Summary) -> int:
     return round(math.log2(max(least_rows(summary), 1)))
 
 
-class Norm(AdmissionRule):
+class NormLimit(AdmissionRule):
     """Refuses blocks larger than the honest threshold of their number of rows.
 
     An update does not say how many rows it holds. Blocks are sorted by the rows that their algebra proves (the rank of
@@ -36,8 +36,12 @@ class Norm(AdmissionRule):
     Parameters
     ----------
     thresholds
-        Largest size of an accepted block per size class; `Norm.calibrated` makes them.
+        Largest size of an accepted block per size class; `NormLimit.calibrated` makes them.
     """
+
+    name = "norm-limit"
+    about = "no block larger than honest ones of as many rows"
+    former = ("norm",)
 
     def __init__(self, thresholds: Mapping[int, float]) -> None:
         if not thresholds or not all(math.isfinite(t) and t > 0 for t in thresholds.values()):
@@ -45,7 +49,7 @@ class Norm(AdmissionRule):
         self.thresholds = {int(k): float(t) for k, t in sorted(thresholds.items())}
 
     @classmethod
-    def calibrated(cls, honest: Iterable[Summary], *, rate: float = 0.01, slack: float = 1.0) -> Norm:
+    def calibrated(cls, honest: Iterable[Summary], *, rate: float = 0.01, slack: float = 1.0) -> NormLimit:
         """Take thresholds from honest blocks.
 
         Parameters
@@ -88,8 +92,11 @@ class Norm(AdmissionRule):
             kind = _bin(summary)
             size, limit = size_of(summary), self.threshold(kind)
             if size > limit:
-                return f"norm: {side}: size {size:.3g} is above {limit:.3g}, the limit for about {2**kind} rows"
+                return f"{self.name}: {side}: size {size:.3g} is above {limit:.3g}, the limit for about {2**kind} rows"
         return None
 
     def __repr__(self) -> str:
-        return f"Norm(classes={list(self.thresholds)})"
+        return f"NormLimit(classes={list(self.thresholds)})"
+
+
+RULES = (NormLimit,)

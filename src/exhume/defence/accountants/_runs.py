@@ -1,26 +1,26 @@
-"""Quiet runs: for each size of coalition, the longest stretch of changes that some coalition knows in full.
+"""Quiet runs: for each number of colluders, the longest stretch of changes that so many know in full.
 
-A coalition has equations ``A X = Z`` for the heads since the last change that none of its members made. Among the
-coalitions of size j, the one of the last j distinct authors has the longest such stretch, and every other one has a
-stretch that a smaller coalition has too. So there is one run per size to keep, not one per coalition.
+Colluders have equations ``A X = Z`` for the heads since the last change that none of them made. Among all groups of j
+colluders, the last j distinct authors have the longest such stretch, and every other group has a stretch that a smaller
+one has too. So there is one run per number of colluders to keep, not one per group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.defence._basis import Basis, Plan
-from exhume.defence._matrix import Matrix
+from exhume.defence.accountants._basis import Basis, Extension
+from exhume.numerics import Matrix
 from exhume.protocol.ledger import Ledger
 
-__all__ = ["Run", "Seen", "extend"]
+__all__ = ["QuietRun", "SeenHead", "extend"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenHead:
     """A head that went out: the ridge solution in it, what rounding and noise added, and the state behind it."""
 
     signal: Matrix
@@ -31,19 +31,32 @@ class Seen:
     """Frobenius norm of ``A_j``."""
 
     @classmethod
-    def of(cls, signal: Matrix, released: Matrix, ledger: Ledger) -> Seen:
+    def of(cls, signal: Matrix, released: Matrix, ledger: Ledger) -> SeenHead:
         """Return a head that goes out at the ledger's present state."""
         return cls(signal, released - signal, ledger.residual(released), ledger.size())
 
+    def arrays(self, prefix: str) -> dict[str, Matrix]:
+        """Return it as arrays by name."""
+        found = {"signal": self.signal, "error": self.error, "residual": self.residual, "size": np.array([self.size])}
+        return {f"{prefix}.{name}": array for name, array in found.items()}
+
+    @classmethod
+    def restored(cls, prefix: str, arrays: Mapping[str, Matrix]) -> SeenHead | None:
+        """Return the head that `arrays` was taken from; None if there was none."""
+        if f"{prefix}.signal" not in arrays:
+            return None
+        signal, error, residual = (arrays[f"{prefix}.{part}"] for part in ("signal", "error", "residual"))
+        return cls(signal, error, residual, float(arrays[f"{prefix}.size"][0]))
+
 
 @dataclass(frozen=True)
-class Run:
-    """The changes that a coalition knows in full, and the stack of responses among them."""
+class QuietRun:
+    """The changes that some colluders know in full, and the stack of responses among them."""
 
     members: tuple[str, ...]
     """Its authors, the latest first."""
     basis: Basis
-    baseline: Seen | None
+    baseline: SeenHead | None
     """The first head of the run; None until one goes out."""
     responses: int = 0
     blur: float = 0.0
@@ -51,15 +64,15 @@ class Run:
     misfit: float = 0.0
     """Squared Frobenius norm of ``Z - A X`` for the stack as it went out."""
 
-    def plan(self, signal: Matrix) -> Plan | None:
+    def extension(self, signal: Matrix) -> Extension | None:
         """Return what a head would add to the stack; None if it would be the baseline."""
-        return None if self.baseline is None else self.basis.plan(signal - self.baseline.signal)
+        return None if self.baseline is None else self.basis.extension(signal - self.baseline.signal)
 
-    def heard(self, seen: Seen, plan: Plan | None) -> Run:
-        """Return the run with one more head, planned for this one."""
-        if self.baseline is None or plan is None:
+    def heard(self, seen: SeenHead, extension: Extension | None) -> QuietRun:
+        """Return the run with one more head, and what that adds to the stack."""
+        if self.baseline is None or extension is None:
             return replace(self, baseline=seen)
-        self.basis.add(plan)
+        self.basis.add(extension)
         with np.errstate(invalid="ignore"):
             blur = float(np.linalg.norm(seen.error - self.baseline.error))
             misfit = float(np.linalg.norm(seen.residual - self.baseline.residual))
@@ -93,7 +106,7 @@ class Run:
         return float(values[0] / values[-1]) if len(values) else 1.0
 
 
-def extend(runs: Sequence[Run], author: str, last: Seen | None, d: int, most: int) -> tuple[Run, ...]:
+def extend(runs: Sequence[QuietRun], author: str, last: SeenHead | None, d: int, most: int) -> tuple[QuietRun, ...]:
     """Return the runs for 1, 2, ... authors after one more change.
 
     Parameters
@@ -105,7 +118,7 @@ def extend(runs: Sequence[Run], author: str, last: Seen | None, d: int, most: in
     last
         The last head, if it shows the state just before the change.
     d, most
-        Feature dimension, and largest size of a coalition.
+        Feature dimension, and largest number of colluders.
     """
     order = [author] + [name for name in (runs[-1].members if runs else ()) if name != author]
     known = runs[-1].members.index(author) if runs and author in runs[-1].members else len(runs)
@@ -117,6 +130,6 @@ def extend(runs: Sequence[Run], author: str, last: Seen | None, d: int, most: in
         else:
             base = runs[size - 2] if size > 1 else None
         if base is None:
-            base = Run((), Basis(d), last)
+            base = QuietRun((), Basis(d), last)
         out.append(replace(base, members=tuple(order[:size])))
     return tuple(out)

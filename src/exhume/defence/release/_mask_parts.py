@@ -10,8 +10,9 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, eigvalsh, solve_triangular
 from scipy.linalg.blas import dtrmm
 
-from exhume.defence._matrix import Matrix
-from exhume.defence.privacy import advantage, as_record, epsilon_of
+from exhume.defence.privacy import as_record
+from exhume.defence.release._evaluator import DeletionAccount
+from exhume.numerics import Matrix
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary
 
@@ -42,14 +43,13 @@ FLOOR = 0.05
 
 
 @dataclass(frozen=True)
-class MaskedDeletion:
-    """One deletion and what the masked totals tell of it. Of the deleted data one number is kept."""
+class MaskedDeletion(DeletionAccount):
+    """One deletion and what the masked totals tell of it. Of the deleted data one number is kept.
 
-    number: int
-    """The logical submission that brought it."""
-    client: str
-    mu: float
-    """What the masked totals right after it tell, whatever the number of heads; infinite if it was too large."""
+    Its mu is that of the masked totals right after it, and of a quiet run of any length: further heads tell nothing
+    that the masked totals do not.
+    """
+
     later: float = 0.0
     """What redraws, folds and fading have told since, as a multiple of mu squared."""
 
@@ -57,17 +57,6 @@ class MaskedDeletion:
     def total(self) -> float:
         """The mu of everything since, for an attacker who knows all other changes, if the ledger kept its weight."""
         return self.mu * math.sqrt(1.0 + self.later)
-
-    def figures(self, delta: float = 1e-5) -> dict[str, float]:
-        """Return the mu, best advantage and epsilon: of one release, of a quiet run of any length, of all since.
-
-        The first two are the same: further heads of a run tell nothing that the masked totals do not.
-        """
-        found: dict[str, float] = {}
-        for name, mu in (("release", self.mu), ("run", self.mu), ("total", self.total)):
-            epsilon = epsilon_of(mu, delta) if math.isfinite(mu) else math.inf
-            found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon}
-        return found
 
 
 @dataclass(frozen=True, eq=False)

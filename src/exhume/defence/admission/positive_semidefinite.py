@@ -8,10 +8,10 @@ from exhume.defence.admission._numbers import MOST_ROWS, UNIT, floor_of, whitene
 from exhume.errors import InputError
 from exhume.protocol import AdmissionRule, Summary, Update
 
-__all__ = ["Positive"]
+__all__ = ["PositiveSemidefinite"]
 
 
-class Positive(AdmissionRule):
+class PositiveSemidefinite(AdmissionRule):
     """Refuses grams that are not symmetric positive semidefinite, and moments outside their gram's span.
 
     For real rows ``[[S, G], [G', n I]]`` is positive semidefinite, n being their number. The tolerance is the roundoff
@@ -26,6 +26,10 @@ class Positive(AdmissionRule):
         Unit roundoff of the arithmetic in which clients sum their rows.
     """
 
+    name = "positive-semidefinite"
+    about = "grams positive semidefinite, moments in their span"
+    former = ("positive",)
+
     def __init__(self, most_rows: int = MOST_ROWS, unit: float = UNIT) -> None:
         if most_rows < 1:
             raise InputError("most_rows", "at least 1", most_rows)
@@ -36,7 +40,7 @@ class Positive(AdmissionRule):
         """Test both sides."""
         for side, summary in (("add", update.add), ("delete", update.delete)):
             if not summary.is_zero and (reason := self._judge(summary)) is not None:
-                return f"positive: {side}: {reason}"
+                return f"{self.name}: {side}: {reason}"
         return None
 
     def _judge(self, summary: Summary) -> str | None:
@@ -50,4 +54,7 @@ class Positive(AdmissionRule):
         return None
 
     def __repr__(self) -> str:
-        return f"Positive(most_rows={self.most_rows})"
+        return f"PositiveSemidefinite(most_rows={self.most_rows})"
+
+
+RULES = (PositiveSemidefinite,)

@@ -6,21 +6,20 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from exhume.defence.admission._memory import Remembering
-from exhume.defence.admission._numbers import Matrix, content
-from exhume.defence.admission.message import Message, message
+from exhume.defence.admission._numbers import content
+from exhume.defence.memory import Memory, Saveable
 from exhume.errors import InputError
-from exhume.protocol import Head, Target, Update
+from exhume.protocol import AdmissionRule, Head, Target, Update
+from exhume.protocol.message import Message, message
 
-__all__ = ["Origin", "SignedTarget", "Signer", "sign"]
+__all__ = ["SignedMessages", "SignedTarget", "Signer", "sign"]
 
 LEAST_KEY = 16
 
 
 def _tag(update: Message, client: str, counter: int, key: bytes) -> bytes:
-    name = client.encode()
+    name = client.encode("utf-8", "surrogatepass")  # any text is a name
     body = b"".join(
         (
             b"exhume origin 2",
@@ -78,7 +77,7 @@ class SignedTarget:
         return self._target.submit(self._signer(update))
 
 
-class Origin(Remembering):
+class SignedMessages(Saveable, AdmissionRule):
     """Refuses messages without a valid tag, of unknown clients, and whose counter is not above the last accepted.
 
     Every rule that keeps something per client rests on this one: without it a client is whoever it says it is.
@@ -89,7 +88,9 @@ class Origin(Remembering):
         One secret key per registered client, at least 16 bytes each.
     """
 
-    name = "origin"
+    name = "signed-messages"
+    about = "messages carry their client's tag, each once"
+    former = ("origin",)
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         for client, key in keys.items():
@@ -101,14 +102,14 @@ class Origin(Remembering):
         """Check registration, tag and counter, in this order."""
         key = self._keys.get(client)
         if key is None:
-            return f"origin: '{client}' is not a registered client"
+            return f"{self.name}: '{client}' is not a registered client"
         if not isinstance(update, Message) or not update.tag:
-            return "origin: the message carries no tag"
+            return f"{self.name}: the message carries no tag"
         if not hmac.compare_digest(update.tag, _tag(update, client, update.counter, key)):
-            return f"origin: the tag is not one that the key of '{client}' makes for this content"
+            return f"{self.name}: the tag is not one that the key of '{client}' makes for this content"
         last = self._last.get(client, 0)
         if update.counter <= last:
-            return f"origin: counter {update.counter} was used up (last accepted: {last}): a repeated message"
+            return f"{self.name}: counter {update.counter} was used up (last accepted: {last}): a repeated message"
         return None
 
     def record(self, update: Update, client: str) -> None:
@@ -116,22 +117,28 @@ class Origin(Remembering):
         if isinstance(update, Message):
             self._last[client] = update.counter
 
-    def configuration(self) -> dict[str, Any]:
-        """Return nothing: clients may be registered between saving and loading."""
-        return {}
+    @property
+    def asks(self) -> frozenset[str]:
+        """Messages must carry a tag."""
+        return frozenset({"tag"})
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    # No configuration: clients may be registered between saving and loading.
+
+    def remembered(self) -> Memory:
         """Return the last counter of each client."""
-        return {"last": dict(self._last)}, {}
+        return Memory({"last": dict(self._last)})
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the last counters."""
-        self._last = {str(client): int(counter) for client, counter in values["last"].items()}
+        self._last = {client: int(counter) for client, counter in memory.values["last"].items()}
 
     def __repr__(self) -> str:
-        return f"Origin(clients={len(self._keys)})"
+        return f"SignedMessages(clients={len(self._keys)})"
 
 
 def _check_key(client: str, key: bytes) -> None:
     if len(key) < LEAST_KEY:
         raise InputError(f"key of '{client}'", f"at least {LEAST_KEY} bytes", f"{len(key)} bytes")
+
+
+RULES = (SignedMessages,)

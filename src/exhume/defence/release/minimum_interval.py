@@ -1,31 +1,34 @@
-"""One head per window of time."""
+"""Heads no closer together than an interval."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from exhume.defence.memory import Memory
 from exhume.defence.release._base import Rule, positive
 from exhume.protocol.head import Head
 from exhume.protocol.rules import Occasion
 
-__all__ = ["Window"]
+__all__ = ["MinimumInterval"]
 
 
-class Window(Rule):
-    """Releases at most one head per window; the first change after a window's end brings the next head.
+class MinimumInterval(Rule):
+    """Releases no head sooner than so many seconds after the last; the first change after that brings the next one.
 
     Parameters
     ----------
     seconds
-        Length of the window.
+        The shortest time between two heads.
     clock
         Where the time comes from. A saved state holds a reading of it, so a server that restarts wants a clock that
         goes on, such as the default.
     """
 
-    name = "window"
+    name = "minimum-interval"
+    about = "at most one head in so many seconds"
+    former = ("window",)
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
         self.seconds = positive("seconds", seconds)
@@ -37,18 +40,22 @@ class Window(Rule):
         return {"seconds": self.seconds}
 
     def release(self, head: Head, occasion: Occasion) -> Head | None:
-        """Pass the head if the window of the last one is over."""
+        """Pass the head if the interval since the last one is over."""
         return head if self._last is None or self._clock() - self._last >= self.seconds else None
 
     def record(self, released: Head | None, occasion: Occasion) -> None:
-        """Start a window with each head."""
+        """Start an interval with each head."""
         if released is not None:
             self._last = self._clock()
 
-    def values(self) -> dict[str, Any]:
+    def remembered(self) -> Memory:
         """Return when the last head went out."""
-        return {"last": self._last}
+        return Memory({"last": self._last})
 
-    def restore(self, values: Mapping[str, Any]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over when the last head went out."""
-        self._last = None if values["last"] is None else float(values["last"])
+        last = memory.values["last"]
+        self._last = None if last is None else float(last)
+
+
+RULES = (MinimumInterval,)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._memory import Remembering
-from exhume.defence.admission._numbers import MOST_ROWS, UNIT, Matrix, whitened_moment
-from exhume.defence.admission.message import Message, message
+from exhume.defence.admission._numbers import MOST_ROWS, UNIT, whitened_moment
+from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
-from exhume.protocol import Summary, Update
+from exhume.numerics import Matrix
+from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol.message import Message, message
 
-__all__ = ["Slack", "Standing"]
+__all__ = ["AlgebraicOwnership", "Standing"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Standing:
     """Bound on the error of the total gram's eigenvalues."""
 
 
-class Slack(Remembering):
+class AlgebraicOwnership(Saveable, AdmissionRule):
     """Refuses a message after which ``[[S_k, G_k], [G_k', N_k]]`` of its client is not positive semidefinite.
 
     By the Schur complement the test is ``G' S^+ G <= N``. With ``N = 0`` for a client that added nothing, it
@@ -42,18 +42,20 @@ class Slack(Remembering):
     that declares none is given ``trace(S_k) / least_norm^2`` rows for every class, an upper bound for honest rows.
 
     Float64 does not resolve a deletion 1e-11 the size of the largest addition: an attacker who may add blocks of any
-    size can hide fabricated deletions in the roundoff that the rule must allow. Put `Norm` before it.
+    size can hide fabricated deletions in the roundoff that the rule must allow. Put `NormLimit` before it.
 
     Parameters
     ----------
     least_norm
-        A lower bound on the length of an honest feature vector (1 for normalised features; `Slack.measure` takes it
-        from a sample, with a margin).
+        A lower bound on the length of an honest feature vector (1 for normalised features;
+        `AlgebraicOwnership.measure` takes it from a sample, with a margin).
     unit
         Unit roundoff of the arithmetic in which clients sum their rows.
     """
 
-    name = "slack"
+    name = "algebraic-ownership"
+    about = "what a client has left must be what some rows can make"
+    former = ("slack",)
 
     def __init__(self, least_norm: float, unit: float = UNIT) -> None:
         if not (math.isfinite(least_norm) and least_norm > 0):
@@ -77,13 +79,13 @@ class Slack(Remembering):
         sides = (("add", update.add, told.added_counts), ("delete", update.delete, told.deleted_counts))
         for side, summary, counts in sides:
             if counts is not None and (reason := self._declared(summary, counts)) is not None:
-                return f"slack: {side}: {reason}"
+                return f"{self.name}: {side}: {reason}"
         # What is deleted was there before the message: a giant addition in the same message must not pay for it.
         left = self._after(told if update.add.is_zero else _only_deleting(told), client)
         if (reason := self._feasible(left)) is not None:
-            return f"slack: after this deletion '{client}' would have {reason}"
+            return f"{self.name}: after this deletion '{client}' would have {reason}"
         if not update.add.is_zero and (reason := self._feasible(self._after(told, client))) is not None:
-            return f"slack: after this message '{client}' would have {reason}"
+            return f"{self.name}: after this message '{client}' would have {reason}"
         return None
 
     def record(self, update: Update, client: str) -> None:
@@ -140,28 +142,29 @@ class Slack(Remembering):
         """Return the constructor's arguments."""
         return {"least_norm": self.least_norm, "unit": self.unit}
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return every client's totals."""
         clients: dict[str, Any] = {}
         arrays: dict[str, Matrix] = {}
         for i, (client, kept) in enumerate(self._standing.items()):
             clients[client] = {"counts": None if kept.counts is None else list(kept.counts), "roundoff": kept.roundoff}
             arrays |= {f"gram {i}": kept.total.gram, f"moment {i}": kept.total.moment}
-        return {"clients": clients, "order": list(clients)}, arrays
+        return Memory({"clients": clients, "order": client_names(clients)}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over every client's totals."""
         self._standing = {}
-        for i, client in enumerate(values["order"]):
-            kept = values["clients"][client]
+        arrays = memory.arrays
+        for i, client in enumerate(memory.values["order"]):
+            kept = memory.values["clients"][client]
             counts = None if kept["counts"] is None else np.array(kept["counts"], dtype=np.float64)
             total = Summary.kept(arrays[f"gram {i}"], arrays[f"moment {i}"])
-            self._standing[str(client)] = Standing(total, counts, float(kept["roundoff"]))
-
-    def __repr__(self) -> str:
-        return f"Slack(least_norm={self.least_norm:.3g})"
+            self._standing[client] = Standing(total, counts, float(kept["roundoff"]))
 
 
 def _only_deleting(told: Message) -> Message:
     counts = None if told.added_counts is None else (0,) * told.c
     return replace(told, add=Summary.zeros(told.d, told.c), added_counts=counts)
+
+
+RULES = (AlgebraicOwnership,)
