@@ -140,13 +140,13 @@ def test_the_same_settings_give_the_same_numbers(hardened, tmp_path):
 def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
     outcome, report = assessed(config(Entry.of("minimum-rows", rows=8)), delete="sample,client")
     price = report.defence.price
-    assert price.deletions_refused == {"minimum rows": 12}
+    assert price.deletions_refused == {"minimum-rows": 12}
     assert price.deletions == 16
     assert all(e.deletions_refused == 6 and e.level_with == "none" for e in effects(report, "sample"))
     assert all(e.deletions_refused == 0 for e in effects(report, "client"))
     refused = [t for t in outcome.trials if t.service is not None and t.service.deletion_refused]
-    assert all(t.reason.startswith("deletion refused: minimum rows: ") and not t.recoveries for t in refused)
-    assert any("deletion refused: minimum rows" in failure["reason"] for failure in report.failures)
+    assert all(t.reason.startswith("deletion refused: minimum-rows: ") and not t.recoveries for t in refused)
+    assert any("deletion refused: minimum-rows" in failure["reason"] for failure in report.failures)
     assert next(f for f in report.findings if f.heads == CONFIGURED).reason.startswith("deletion refused")
 
 

@@ -63,6 +63,7 @@ class IdentificationAccountant(Saveable, Accountant):
 
     name = "identification"
     about = "no head that brings a client near the rank that identifies the state"
+    example: ClassVar[Mapping[str, Any]] = {"margin": 1}
     former_options: ClassVar[Mapping[str, str]] = {"coalition": "colluders"}
 
     def __init__(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class AlgebraicOwnership(Saveable, AdmissionRule):
 
     name = "algebraic-ownership"
     about = "what a client has left must be what some rows can make"
+    example: ClassVar[Mapping[str, Any]] = {"least_norm": 0.1}
     former = ("slack",)
 
     def __init__(self, least_norm: float, unit: float = UNIT) -> None:

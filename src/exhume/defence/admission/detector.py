@@ -9,9 +9,9 @@ it holds for clients exchangeable with those of the calibration, and says nothin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Detector(Saveable, AdmissionRule):
 
     name = "detector"
     about = "no sequence of messages unlike honest ones"
+    example: ClassVar[Mapping[str, Any]] = {"centre": [0.0] * 6, "spread": [1.0] * 6, "threshold": 9.0, "rate": 0.1}
 
     def __init__(
         self,

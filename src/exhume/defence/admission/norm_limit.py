@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +42,7 @@ class NormLimit(AdmissionRule):
 
     name = "norm-limit"
     about = "no block larger than honest ones of as many rows"
+    example: ClassVar[Mapping[str, Any]] = {"thresholds": {"0": 10.0}}
     former = ("norm",)
 
     def __init__(self, thresholds: Mapping[int, float]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from exhume.defence.admission._numbers import content
 from exhume.defence.memory import Memory, Saveable
@@ -90,6 +91,7 @@ class SignedMessages(Saveable, AdmissionRule):
 
     name = "signed-messages"
     about = "messages carry their client's tag, each once"
+    example: ClassVar[Mapping[str, Any]] = {"keys": {"alice": "sixteen bytes or more"}}
     former = ("origin",)
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:

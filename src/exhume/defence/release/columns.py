@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Columns(Rule):
 
     name = "columns"
     about = "some classes' columns of the head, the others zero"
+    example: ClassVar[Mapping[str, Any]] = {"keep": [0]}
     stage = "shape"
 
     def __init__(self, keep: Sequence[int]) -> None:

@@ -109,6 +109,7 @@ class DeletionMask(Rule):
 
     name = "deletion-mask"
     about = "heads of masked totals, with a draw for every deletion"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2}
     former_options: ClassVar[Mapping[str, str]] = {"collusion": "colluders"}
     stage = "mask"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from exhume.defence.release._base import Pending, at_least
 
@@ -20,6 +21,7 @@ class EveryKChanges(Pending):
 
     name = "every-k-changes"
     about = "one head per k accepted changes"
+    example: ClassVar[Mapping[str, Any]] = {"changes": 2}
     former = ("every",)
 
     def __init__(self, changes: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class LowRank(Rule):
 
     name = "low-rank"
     about = "the best approximation of the head of a given rank"
+    example: ClassVar[Mapping[str, Any]] = {"rank": 1}
     stage = "shape"
 
     def __init__(self, rank: int) -> None:

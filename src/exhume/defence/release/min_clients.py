@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from exhume.defence.release._base import Pending, at_least
 
@@ -23,6 +24,7 @@ class MinClients(Pending):
 
     name = "min-clients"
     about = "a head once enough distinct clients have changed something"
+    example: ClassVar[Mapping[str, Any]] = {"clients": 2}
 
     def __init__(self, clients: int) -> None:
         super().__init__()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from exhume.defence.memory import Memory
 from exhume.defence.release._base import Rule, positive
@@ -28,6 +28,7 @@ class MinimumInterval(Rule):
 
     name = "minimum-interval"
     about = "at most one head in so many seconds"
+    example: ClassVar[Mapping[str, Any]] = {"seconds": 60.0}
     former = ("window",)
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -63,6 +64,7 @@ class IsotropicNoise(_Noise):
 
     name = "isotropic-noise"
     about = "the same Gaussian noise on every entry of the head"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.01}
     purpose = "isotropic_noise"
 
     def shaped(self, ledger: Ledger, white: Matrix) -> Matrix:
@@ -86,6 +88,7 @@ class PosteriorNoise(_Noise):
 
     name = "posterior-noise"
     about = "Gaussian noise in the shape of the ridge posterior"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2}
     purpose = "posterior_noise"
 
     def shaped(self, ledger: Ledger, white: Matrix) -> Matrix:

@@ -72,6 +72,7 @@ class PrivacyBudget(Rule):
 
     name = "privacy-budget"
     about = "no head that takes what is told of a deletion past a budget"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2, "mu": 2.0}
     former_options: ClassVar[Mapping[str, str]] = {"collusion": "colluders"}
     stage = "budget"
 
@@ -157,7 +158,7 @@ class PrivacyBudget(Rule):
 
     def remembered(self) -> Memory:
         """Return the deletions."""
-        client_names(d.client for d in self.deletions)
+        client_names(name for d in self.deletions for name in (d.client, *d.others))
         values = {
             "open": [asdict(d) for d in self._open],
             "closed": [[asdict(d), since] for d, since in self._closed],

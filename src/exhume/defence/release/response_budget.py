@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from exhume.defence.memory import Memory
 from exhume.defence.release._base import Pending, at_least
@@ -26,6 +27,7 @@ class ResponseBudget(Pending):
 
     name = "response-budget"
     about = "a limit on the heads that one client's changes bring about"
+    example: ClassVar[Mapping[str, Any]] = {"responses": 2}
 
     def __init__(self, responses: int) -> None:
         super().__init__()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from scipy.linalg import eigh
 
@@ -31,6 +32,7 @@ class TopEigenspace(Rule):
 
     name = "top-eigenspace"
     about = "the head's part in the gram's leading directions"
+    example: ClassVar[Mapping[str, Any]] = {"directions": 1}
     stage = "shape"
 
     def __init__(self, directions: int) -> None:
