@@ -16,6 +16,7 @@ from exhume.defence.config import Entry, dump
 from exhume.defence.config import build as build_defences
 from exhume.defence.default import rows_in, split
 from exhume.defence.release import Chain, DeletionMask, Heads, LowRank, PosteriorNoise
+from exhume.defence.release._sticky import Sticky, keyed_generator
 from exhume.defence.release.deletion_mask import mask_growth
 from exhume.errors import InputError
 
@@ -400,3 +401,18 @@ def test_but_for_the_noise_the_head_after_a_deletion_is_the_one_without_the_rows
     for part in (slice(0, 1), slice(1, 4)):
         head = drop(server, F, y, part).head
         np.testing.assert_allclose(head.weights, exact(server), atol=1e-6)
+
+
+def test_the_draws_of_a_key_outlive_the_rules_name():
+    """The words in the seed are older than the rule's name: other words would give saved keys another mask."""
+    rule = DeletionMask(0.1, key=KEY)
+    server, F, y = served(rule)
+    before = server.ledger.copy()
+    drop(server, F, y, slice(0, 1))
+    A = before.summary.gram + GAMMA * np.eye(D)
+    masked, true = rule.masked_totals(server.ledger), server.ledger.summary
+    M_A, M_G = masked[0] - true.gram - GAMMA * np.eye(D), masked[1] - true.moment
+    white = np.linalg.solve(np.linalg.cholesky(A), M_G - M_A @ before.head()) / rule.deletion_noise(D)[0]
+    state = Sticky(bytes.fromhex(KEY), "deletion_mask").digest(server.ledger)
+    seeded = keyed_generator(bytes.fromhex(KEY), "deletion_mask", bytes(8) + state)
+    np.testing.assert_allclose(white, seeded.standard_normal((D, C)), atol=1e-8)
