@@ -21,6 +21,7 @@ __all__ = [
     "RefusedError",
     "SingularStateError",
     "WireError",
+    "WorkerDiedError",
     "unknown_name",
 ]
 
@@ -100,6 +101,15 @@ class MissingExtraError(ExhumeError, ImportError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.what, self.extra)
+
+
+class WorkerDiedError(ExhumeError):
+    """A worker process ended in the middle of its work; what others had finished is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a worker process died, perhaps for want of memory; finished work is kept: run again, with fewer --jobs"
+        )
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InputError:
