@@ -1,0 +1,73 @@
+"""What the commands share: options that mean the same everywhere, and where their output goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+__all__ = ["STDOUT", "Jobs", "JsonCommand", "JsonTo", "console_for", "json_text", "listed", "put_json"]
+
+STDOUT = "-"
+
+JsonTo = Annotated[
+    str | None,
+    typer.Option("--json", metavar="[FILE]", help="Also give JSON: to a file, or to standard output without one."),
+]
+"""The option ``--json [FILE]`` of a command that is made with ``cls=JsonCommand``."""
+
+Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one per core.")]
+"""The option ``--jobs``; its default is 0 everywhere."""
+
+
+class JsonCommand(TyperCommand):
+    """A command whose ``--json`` may stand alone: then it means standard output, as ``-`` does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the command."""
+        return super().parse_args(ctx, _completed(args))
+
+
+def _completed(args: list[str]) -> list[str]:
+    """Give every ``--json`` without a value its default, which typer's options cannot."""
+    words = []
+    for word, following in zip(args, [*args[1:], None], strict=True):
+        alone = following is None or (following.startswith("-") and following != STDOUT)
+        words.append(f"--json={STDOUT}" if word == "--json" and alone else word)
+        if word == "--":
+            return [*words, *args[len(words) :]]
+    return words
+
+
+def listed(values: Iterable[str] | None) -> list[str]:
+    """Return the items of an option that takes a comma list and may be repeated, each once, in order."""
+    items = (item.strip() for value in values or () for item in value.split(","))
+    return list(dict.fromkeys(item for item in items if item))
+
+
+def json_text(content: object) -> str:
+    """Return JSON as every command writes it."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def put_json(text: str, target: str | None) -> None:
+    """Write JSON to where ``--json`` says; nowhere if it was not given."""
+    if target == STDOUT:
+        typer.echo(text, nl=False)
+    elif target is not None:
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def console_for(target: str | None = None) -> Console:
+    """Return where people read: standard output, or standard error if JSON goes there."""
+    error = target == STDOUT
+    console = Console(stderr=error)
+    # Piped output must not be folded to a width that nobody sees.
+    return console if console.is_terminal else Console(stderr=error, width=240)
