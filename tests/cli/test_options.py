@@ -29,6 +29,7 @@ JSON = '{\n  "ü": 1\n}\n'
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("", "None None 0"),
         ("a b", "['a', 'b'] None 0"),
         ("a --json", "['a'] - 0"),
         ("a --json -", "['a'] - 0"),

@@ -35,12 +35,13 @@ class JsonCommand(TyperCommand):
 
 def _completed(args: list[str]) -> list[str]:
     """Give every ``--json`` without a value its default, which typer's options cannot."""
-    words = []
-    for word, following in zip(args, [*args[1:], None], strict=True):
+    words: list[str] = []
+    for i, word in enumerate(args):
+        following = args[i + 1] if i + 1 < len(args) else None
         alone = following is None or (following.startswith("-") and following != STDOUT)
         words.append(f"--json={STDOUT}" if word == "--json" and alone else word)
         if word == "--":
-            return [*words, *args[len(words) :]]
+            return [*words, *args[i + 1 :]]
     return words
 
 

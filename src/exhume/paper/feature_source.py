@@ -14,17 +14,18 @@ from exhume.data import FeatureSet, load_features
 from exhume.data.extract import Tick
 from exhume.errors import ExhumeError
 
-__all__ = ["TICK", "Source", "fourier", "wide"]
+__all__ = ["TICK", "FeatureSource", "fourier", "heading", "wide"]
 
 TICK: ContextVar[Tick | None] = ContextVar("tick", default=None)
 """Told about the progress of an extraction, should features have to be computed."""
 
+_HEADINGS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 BANDWIDTH = 4.0
 _BATCH = 4096
 
 
 @dataclass(frozen=True)
-class Source:
+class FeatureSource:
     """Names of a data set and an encoder, and where to look; `lift` puts that many random Fourier features on top."""
 
     data: str
@@ -56,6 +57,11 @@ class Source:
         return base if self.lift is None else _lifted(base, self.lift)
 
 
+def heading(data: str) -> str:
+    """Return a data set as headings name it."""
+    return _HEADINGS.get(data, data)
+
+
 def _lifted(fingerprint: str, dim: int) -> str:
     return hashlib.sha256(f"{fingerprint} fourier {dim} {BANDWIDTH}".encode()).hexdigest()
 
@@ -79,7 +85,7 @@ def fourier(rows: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=3)
-def _load(source: Source) -> FeatureSet:
+def _load(source: FeatureSource) -> FeatureSet:
     if source.lift is None:
         return load_features(
             source.data, source.encoder, dim=source.dim, home=source.home, path=source.path, tick=TICK.get()
@@ -95,7 +101,7 @@ def _load(source: Source) -> FeatureSet:
 
 
 @lru_cache(maxsize=8)
-def wide(source: Source) -> Source:
+def wide(source: FeatureSource) -> FeatureSource:
     """Return wider features of the same data: DINOv2's if at hand, else a lift to half as many again.
 
     512 dimensions become 768, those of DINOv2 ViT-B/14.
