@@ -15,7 +15,7 @@ import pytest
 from exhume.errors import InputError, MissingExtraError, WorkerDiedError
 from exhume.jobs.run import CHUNK, Task, _chunks, run
 from exhume.jobs.store import Store
-from tests.jobs.works import die, fail, numbers, slow, where
+from tests.jobs.works import die, fail, mark, numbers, slow, where
 
 TASKS = [Task(f"key {i}", i, group=i // 3) for i in range(8)]
 
@@ -46,6 +46,18 @@ def test_dask_takes_a_running_scheduler(serial: dict[str, Any], shared: dict[str
         found = run(TASKS, numbers, Store(tmp_path / "s"), shared=shared, backend="dask", scheduler=address)
         assert cluster.scheduler.workers, "a cluster that is not ours stays"
     assert found == serial
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("joblib", 1), ("joblib", 2), ("dask", 1)])
+def test_every_worker_computes_on_one_thread(tmp_path: Path, backend: str, workers: int) -> None:
+    if backend == "dask":
+        pytest.importorskip("distributed", reason="the dask extra is not installed")
+    command = [sys.executable, "-m", "tests.jobs.works", "threads", str(tmp_path / "s"), backend, str(workers)]
+    many = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4")}
+    done = subprocess.run(command, env=many, capture_output=True, text=True)
+    outside, _, inside = done.stdout.strip().partition(" ")
+    assert inside == "[1]", done.stdout + done.stderr
+    assert int(outside) > 1 or os.cpu_count() == 1
 
 
 def test_results_come_in_the_order_of_the_tasks(serial: dict[str, Any]) -> None:
@@ -97,6 +109,21 @@ def test_an_error_keeps_what_was_finished(tmp_path: Path, workers: int) -> None:
         run([Task(str(i), i) for i in range(4)], fail, store, workers=workers)
     assert {"0", "1", "2"} <= {key for key in "0123" if key in store}
     assert "3" not in store
+
+
+def test_what_had_arrived_when_an_error_came_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+
+    def progress(done: int, reused: int, total: int) -> None:
+        if done == 1:  # be slow, so that all others, the failing one too, arrive in the meantime
+            while len(list(tmp_path.glob("[0-9]"))) < total:
+                time.sleep(0.05)
+            time.sleep(0.5)
+
+    with pytest.raises(ArithmeticError):
+        run([Task(str(i), i) for i in range(8)], mark, store, shared=str(tmp_path), workers=4, progress=progress)
+    assert [key for key in "01234567" if key in store] == list("0124567")
+    assert all(store[key]["ignores"] for key in "0124567"), "Ctrl-C is the parent's to answer"
 
 
 def test_a_worker_that_dies_is_an_error_that_says_so(tmp_path: Path) -> None:
