@@ -14,7 +14,7 @@ import json
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exhume.attack.identify import identify
+from exhume.attack.estimate import direct
 from exhume.attack.probes import own_data, random
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
@@ -89,7 +89,7 @@ def labels_read(found, rule, probe, rows, split):
     server.head()
     target = Splitting(server, *split)
     try:
-        state = identify(seen(Attack(target).run(probe)))
+        state = direct(seen(Attack(target).run(probe)))
     except ExhumeError as error:
         return None, str(error).split(":")[0]
     hits = 0

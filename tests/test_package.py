@@ -43,8 +43,7 @@ def test_the_public_face_reads_as_the_design_says():
     before = attack.identify(ex.probes.designed(12, 3, scale=1e4))
     alice.delete(features[7:8], labels[7:8])
     after = attack.identify(ex.probes.designed(12, 3, scale=1e4))
-    block = ex.recover.difference(before, after)
-    label, feature = block.as_sample()
-    assert label == labels[7]
-    np.testing.assert_allclose(feature, features[7], rtol=1e-5)
-    np.testing.assert_allclose(attack.replay(block).weights, before.baseline.weights, rtol=1e-6)
+    found = ex.recover.difference(before, after)
+    assert found.label == labels[7]
+    np.testing.assert_allclose(found.feature, features[7], rtol=1e-5)
+    np.testing.assert_allclose(attack.replay(found.block).weights, before.baseline.weights, rtol=1e-6)

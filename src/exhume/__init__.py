@@ -27,7 +27,7 @@ from exhume.protocol import (
 
 if TYPE_CHECKING:
     from exhume import data, defence, protocol, sklearn
-    from exhume.attack import probes, recover
+    from exhume.attack import estimate, probes, recover
     from exhume.attack.session import Attack
     from exhume.defence import hardened, release
 
@@ -48,6 +48,7 @@ __all__ = [
     "data",
     "defence",
     "errors",
+    "estimate",
     "hardened",
     "probes",
     "protocol",
@@ -60,6 +61,7 @@ _LAZY = {
     "Attack": "exhume.attack.session:Attack",
     "data": "exhume.data",
     "defence": "exhume.defence",
+    "estimate": "exhume.attack.estimate",
     "hardened": "exhume.defence:hardened",
     "probes": "exhume.attack.probes",
     "recover": "exhume.attack.recover",

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from scipy.linalg import svdvals
 
 from exhume import Heads, Ledger, Server, Summary, Update
-from exhume.attack.bounds import ProbeRun, additions_bound
-from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack.estimate import direct
 from exhume.attack.probes import random
 from exhume.attack.session import Attack
+from exhume.attack.state import diagnose_rank
+from exhume.attack.theory.bounds import ProbeRun, additions_bound
 from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
 from exhume.defence._basis import Basis
 from exhume.defence.release import Every
@@ -78,7 +79,7 @@ def test_no_probe_reaches_the_margin_so_no_state_is_identified(name, action):
         rank = diagnose_rank(transcript)[0].rank_X
         assert rank <= D - 4
         with pytest.raises(NotIdentifiedError, match="rank deficient"):
-            identify(transcript)
+            direct(transcript)
     assert 0 < accountant.exposure("mallory").rank <= D - 4
 
 
@@ -205,7 +206,7 @@ class Probed:
     @property
     def error(self):
         """The relative error that identification reaches."""
-        return np.linalg.norm(identify(self.transcript).A - self.A) / self.size
+        return np.linalg.norm(direct(self.transcript).A - self.A) / self.size
 
     @property
     def stack(self):
@@ -265,7 +266,7 @@ def test_the_predicted_error_is_the_papers_bound_for_rounded_additions(name, pre
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_the_error_in_the_stack_alone_does_not_bound_what_large_own_data_reach(precision):
     """Rounded heads also enter Z, multiplied by the attacker's own gram: |E| / sigma_min(X) forgets them."""
-    probed = Probed("own_data", precision, 100.0)
+    probed = Probed("own-data", precision, 100.0)
     floor = np.finfo(float).eps * np.hstack([np.linalg.norm(head) for head in probed.tap.heads])
     blocks = np.hsplit(probed.transcript.X - probed.stack, probed.transcript.responses)
     errors = np.maximum([np.linalg.norm(block) for block in blocks], floor)
@@ -284,7 +285,7 @@ def test_heads_that_overflow_leave_no_bound():
 def test_noise_is_in_the_predicted_error():
     w, accountant = world()
     w.server._release = Chain([PosteriorNoise(0.2, "00" * 16)])
-    run(w, "own_data")
+    run(w, "own-data")
     found = accountant.exposure("mallory")
     # The noise is larger than the weakest direction of the stack: nothing bounds what solving it gives.
     assert found.rank == D and found.state_error == np.inf and "noise" in found.meaning
@@ -301,7 +302,7 @@ def test_a_restored_accountant_goes_on_where_it_was(options):
     twin = Server(w.server.ledger.copy(), accountant=again)
     twin._head, twin._counts = w.server._head, w.server.counts
     for server in (w.server, twin):
-        Attack(server.as_target("mallory")).run(w.probe("own_data", responses=3))
+        Attack(server.as_target("mallory")).run(w.probe("own-data", responses=3))
     assert again.exposure("mallory").rank == accountant.exposure("mallory").rank == D
     assert again.exposure("mallory").condition == pytest.approx(accountant.exposure("mallory").condition, rel=1e-6)
 

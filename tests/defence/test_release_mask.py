@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.attack.identify import identify
+from exhume.attack.estimate import direct
 from exhume.attack.transcript import Recorder
 from exhume.defence import hardened_config, load
 from exhume.defence.config import Entry, dump
@@ -141,7 +141,7 @@ def test_an_identified_state_is_the_masked_one():
         extra = block(*rows(8, 20 + seed), slice(None))
         recorder.sent(extra)
         recorder.heard(server.submit(Update.adding(extra), "mallory").head)
-    state = identify(recorder.transcript(baseline))
+    state = direct(recorder.transcript(baseline))
     np.testing.assert_allclose(state.A, A, rtol=1e-5)
     np.testing.assert_allclose(state.G, G, rtol=1e-5)
     true = Summary.of(F[3:], y[3:], C).gram + GAMMA * np.eye(D)

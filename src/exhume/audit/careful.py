@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from exhume.attack._linalg import relative
 from exhume.errors import RefusedError
+from exhume.numerics import relative
 from exhume.protocol.head import Head, unit_roundoff
 from exhume.protocol.summary import Summary, Update
 from exhume.protocol.target import Target

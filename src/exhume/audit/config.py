@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from exhume.attack.probes import PROBES
+from exhume.attack.probes import REGISTRY
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
@@ -134,11 +133,10 @@ def from_toml(path: Path) -> dict[str, Any]:
 
 
 def _check_names(settings: Settings) -> None:
-    plugged = [point.name for point in entry_points(group="exhume.probes")]
     known: list[tuple[str, tuple[str, ...], list[str]]] = [
         ("data", (settings.data,), [*sets.REGISTRY, sets.OWN]),
         ("encoder", (settings.encoder,), list(encoders.REGISTRY)),
-        ("probe", settings.probe, [*PROBES, *plugged]),
+        ("probe", settings.probe, [name.replace("-", "_") for name in REGISTRY]),
         ("delete", settings.delete, list(DELETIONS)),
         ("recovery", settings.recovery, list(RECOVERIES)),
     ]

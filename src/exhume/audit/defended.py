@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from exhume.attack._linalg import RANK_TOLERANCE, relative
 from exhume.attack.block import Block
-from exhume.attack.identify import Diagnostics, State, identify
+from exhume.attack.estimate import direct
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import difference, rank_one
 from exhume.attack.session import Attack, Cost
+from exhume.attack.state import Diagnostics, State
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.federation import Asked, Federation
 from exhume.audit.listening import Heard, listen
 from exhume.defence.admission import itemise
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
-from exhume.numerics import Matrix, Rows
+from exhume.numerics import RANK_TOLERANCE, Matrix, Rows, relative
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.trial import Recovery, scored_as, sharpened
@@ -107,7 +107,7 @@ class DefendedCell:
         if heard.transcript is None or not heard.responses:
             return None, None, heard.why()
         try:
-            state = identify(heard.transcript, tolerance=self._tolerance)
+            state = direct(heard.transcript, tolerance=self._tolerance)
         except NotIdentifiedError as error:
             found = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
             return None, found, heard.why(error.reason)
@@ -147,16 +147,16 @@ class DefendedCell:
         if trial.public is None:
             trial.reason = _joined(trial.reason, "withheld: no head went out after the deletion")
             return
-        attack = self.attack.elsewhere(trial.federation.target())
+        attack = self.attack.facing(trial.federation.target())
         found = rank_one(self.sharper, attack.observe(), nonnegative=self._nonnegative)
-        block = found.block(self.scenario.classes)
+        block = found.block
         scored = replace(scored_as("rank_one", block, deleted, label), known=found.known, margin=found.margin)
         trial.found.append(self._replayed(scored, block, attack, trial.federation, label))
 
     def _difference(self, trial: DefendedTrial, deleted: Summary, label: int | None) -> None:
         if self.before is None:
             return
-        attack = self.attack.elsewhere(trial.federation.target())
+        attack = self.attack.facing(trial.federation.target())
         trial.heard = heard = listen(attack, self.probe, shown=self.federation.shows_rows)
         after, trial.post, reason = self._identified(heard)
         if after is None:
@@ -164,7 +164,7 @@ class DefendedCell:
             return
         truth = self.A - deleted.gram
         trial.state_error_post = relative(after.A - truth, truth)
-        block = difference(self.before, after)
+        block = difference(self.before, after).block
         scored = replace(scored_as("difference", block, deleted, label), min_eigenvalue=block.min_eigenvalue)
         trial.found.insert(0, self._replayed(scored, block, attack, trial.federation, label, heard.standing))
 
@@ -190,7 +190,7 @@ class DefendedCell:
         refused = None
         for form in forms:
             spare = federation.fork()
-            twin = attack.elsewhere(spare.target())
+            twin = attack.facing(spare.target())
             try:
                 twin.submit(form())
             except (RefusedError, SingularStateError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from exhume.attack._linalg import relative
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended import DefendedCell, DefendedTrial, Found
 from exhume.audit.exposure import exposures
@@ -11,6 +10,7 @@ from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve
 from exhume.audit.plan import Plan, Task
 from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
 from exhume.audit.records_defence import CellService, PrivacyFigures, TrialService
+from exhume.numerics import relative
 
 __all__ = ["attack_defended", "defended_cell", "diagnose_defended", "federation_of"]
 

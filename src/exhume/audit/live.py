@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.attack._linalg import relative
-from exhume.attack.identify import State, diagnose_rank, identify
-from exhume.attack.probes import build, moment_update
-from exhume.attack.probes.registry import Means
+from exhume.attack.estimate import direct
+from exhume.attack.probes import Resources, build, moment_update
 from exhume.attack.session import Attack
+from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.audit.careful import Careful, shielded, undo_tolerance
 from exhume.audit.config import Settings
 from exhume.audit.measures import rank_curve
 from exhume.audit.records import LiveRecord
 from exhume.errors import AttackError, ExhumeError, InputError, NotIdentifiedError
+from exhume.numerics import relative
 from exhume.protocol.target import Target
 
 __all__ = ["LIVE_PROBES", "audit_live", "load_target"]
@@ -79,7 +79,7 @@ def _probe(careful: Careful, settings: Settings, probe: str, name: str) -> LiveR
     d, c = baseline.d, baseline.c
     actions = [f"read the public head: {d} features, {c} classes, {baseline.precision}"]
     dry = _dry_run(careful, actions)
-    means = Means(
+    means = Resources(
         d,
         c,
         np.empty((0, d)),
@@ -168,7 +168,7 @@ def _dry_run(careful: Careful, actions: list[str]) -> float:
 
 def _identified(transcript: Transcript) -> tuple[State | None, str | None]:
     try:
-        return identify(transcript), None
+        return direct(transcript), None
     except NotIdentifiedError as error:
         return None, error.reason
 

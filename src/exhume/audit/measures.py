@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from exhume.attack._linalg import relative
-from exhume.attack.identify import Diagnostics, diagnose_rank
 from exhume.attack.probes.base import Probe
+from exhume.attack.state import Diagnostics, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.audit.detect import judge_messages
 from exhume.audit.plan import Plan
 from exhume.audit.records import RankPoint
-from exhume.numerics import Matrix
+from exhume.numerics import Matrix, relative
 from exhume.protocol.head import Head
 from exhume.simulate.trial import Recovery
 
@@ -40,7 +39,7 @@ def cell_fields(plan: Plan, probe: Probe, found: Diagnostics | None) -> dict[str
     """Return what every cell's record has: how well the stack was conditioned, and how its messages look one by one."""
     seen = judge_messages(plan.scenario, probe, np.random.default_rng([plan.settings.seed, 3]))
     return {
-        "probe": probe.name,
+        "probe": probe.name.replace("-", "_"),
         "rank": None if found is None else found.rank_X,
         "kappa": None if found is None else found.kappa_X,
         "cancellation_residual": None if found is None else found.r_W,

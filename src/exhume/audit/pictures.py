@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exhume.attack._linalg import Matrix
 from exhume.attack.block import Block
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended_work import defended_cell
@@ -16,7 +15,7 @@ from exhume.audit.plan import Plan, prepare
 from exhume.data import encoders, sets
 from exhume.data.encoders.random_relu import RandomRelu
 from exhume.errors import ExhumeError
-from exhume.numerics import Rows
+from exhume.numerics import Matrix, Rows
 from exhume.simulate.trial import Cell
 
 __all__ = ["Gallery", "Reader", "gallery"]

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import exhume
-from exhume.attack.probes import Probe, build
-from exhume.attack.probes.registry import Means
+from exhume.attack.probes import Probe, Resources, build
 from exhume.audit.config import Settings
 from exhume.audit.configured import CONFIGURED, resolve
 from exhume.audit.records import SCHEMA
@@ -67,8 +66,8 @@ class Plan:
     def probe(self, name: str) -> Probe:
         """Make a probe of the attacker's means."""
         own, labels = self.scenario.own
-        rng = np.random.default_rng([self.settings.seed, 1, zlib.crc32(name.encode())])
-        means = Means(
+        rng = np.random.default_rng([self.settings.seed, 1, zlib.crc32(name.replace("-", "_").encode())])
+        means = Resources(
             self.scenario.d, self.scenario.classes, own, labels, rng, self.settings.scale, self.settings.responses
         )
         return build(name, means)

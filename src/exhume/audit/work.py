@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from exhume.attack._linalg import relative
 from exhume.audit.config import Settings
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended import DefendedCell
@@ -17,6 +16,7 @@ from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve
 from exhume.audit.plan import Plan, Task, prepare
 from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
 from exhume.errors import ExhumeError, SingularStateError
+from exhume.numerics import relative
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.trial import Cell, Replay, Trial

@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import svdvals
 
-from exhume.attack._linalg import StackFactor
-from exhume.attack.identify import Diagnostics, State, identify
+from exhume.attack.estimate import direct
 from exhume.attack.recover import difference
 from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics, State
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
 from exhume.jobs.key import key_of
@@ -157,8 +156,8 @@ class ResponseStack:
             server = Server(live.server.ledger.copy(), release=Heads(self.cell.precision))
             rows = victim_rows(live.scenario, self.cell.split, Victim("class", self.deleted))
             server.submit(Update.deleting(live.scenario.summary(rows)), "honest")
-            transcript = live.attack.elsewhere(server.as_target("attacker")).run(live.probe)
-        values = svdvals(StackFactor.of(transcript.X).triangle, check_finite=False)
+            transcript = live.attack.facing(server.as_target("attacker")).run(live.probe)
+        values = transcript.singular_values()
         return {
             "sigma_max": float(values[0]),
             "sigma_min": float(values[-1]),
@@ -202,7 +201,7 @@ class SequentialDeletions:
         found = source.load()
         count = {"class": found.classes, "client": self.cell.split.members}[self.kind]
         honest, attacked = (Server(live.server.ledger.copy(), release=Heads(self.cell.precision)) for _ in range(2))
-        attack = live.attack.elsewhere(attacked.as_target("attacker"))
+        attack = live.attack.facing(attacked.as_target("attacker"))
 
         def accuracy(of: Server) -> float:
             return Head(of.ledger.head()).accuracy(found.test_features, found.test_labels)
@@ -218,7 +217,7 @@ class SequentialDeletions:
             attacked.submit(Update.deleting(deleted), "honest")
             after = self._state(attack, live)
             if before is not None and after is not None:
-                block = difference(before, after)
+                block = difference(before, after).block
                 attack.replay(block)
                 step["identified"] = True
                 step["gram"] = relative(block.gram - deleted.gram, deleted.gram)
@@ -232,6 +231,6 @@ class SequentialDeletions:
 
     def _state(self, attack: Attack, live: Cell) -> State | None:
         try:
-            return identify(attack.run(live.probe), tolerance=self.cell.tolerance)
+            return direct(attack.run(live.probe), tolerance=self.cell.tolerance)
         except NotIdentifiedError:
             return None

@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.attack._linalg import relative
 from exhume.attack.block import Block
-from exhume.attack.bounds import DeletionRun, amplification_bound
-from exhume.attack.identify import Diagnostics, State, identify
+from exhume.attack.estimate import direct, gram_guess, symmetric
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import difference, rank_one
 from exhume.attack.session import Attack, Cost
-from exhume.attack.symmetric import identify_symmetric
+from exhume.attack.state import Diagnostics, State
+from exhume.attack.theory.bounds import DeletionRun, amplification_bound
 from exhume.attack.transcript import Transcript
 from exhume.errors import AttackError, InputError, NotIdentifiedError, RefusedError, SingularStateError
-from exhume.numerics import Matrix, Rows
+from exhume.numerics import Matrix, Rows, relative
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
@@ -153,7 +152,7 @@ class Cell:
 
     def _identified(self, transcript: Transcript) -> tuple[State | None, str | None]:
         try:
-            return identify(transcript, tolerance=self._tolerance), None
+            return direct(transcript, tolerance=self._tolerance), None
         except NotIdentifiedError as error:
             self._failed = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
             return None, error.reason
@@ -184,7 +183,7 @@ class Cell:
         deleted = self.scenario.summary(rows)
         server = Server(self.server.ledger.copy(), release=Heads(self.heads))
         server.submit(Update.deleting(deleted), "honest")
-        attack = self.attack.elsewhere(server.as_target("attacker"))
+        attack = self.attack.facing(server.as_target("attacker"))
         label = int(self.scenario.labels[rows[0]]) if len(rows) == 1 else None
         trial = Trial(
             len(rows),
@@ -210,9 +209,8 @@ class Cell:
     def _rank_one(self, attack: Attack, deleted: Summary, label: int) -> tuple[Recovery, Block]:
         assert self.sharper is not None
         found = rank_one(self.sharper, attack.observe(), nonnegative=self._nonnegative)
-        block = found.block(self.scenario.classes)
-        scored = scored_as("rank_one", block, deleted, label)
-        return replace(scored, known=found.known, margin=found.margin), block
+        scored = scored_as("rank_one", found.block, deleted, label)
+        return replace(scored, known=found.known, margin=found.margin), found.block
 
     def _difference(self, trial: Trial, server: Server, attack: Attack, deleted: Summary) -> Trial:
         if self.before is None:
@@ -226,7 +224,7 @@ class Cell:
         residuals = Residuals.between(start, server.ledger)
         if after is None:
             return replace(trial, identified=False, reason=reason, post=self._failed, residuals=residuals)
-        block = difference(self.before, after)
+        block = difference(self.before, after).block
         A_post = self.A - deleted.gram
         run = DeletionRun(self.A, A_post, self.W, start.head(), self.before, after)
         scored = scored_as("difference", block, deleted, trial.label)
@@ -274,11 +272,9 @@ class Cell:
 
 def sharpened(transcript: Transcript, own: Matrix, tolerance: float) -> State | None:
     """Return the noise-aware estimate of a state, with the attacker's own rows as a rough guess; None if it fails."""
-    metric = own.T @ own
-    metric.flat[:: len(metric) + 1] += 1e-3 * np.trace(metric) / len(metric)
     try:
-        return identify_symmetric(transcript, tolerance=tolerance, metric=metric)
-    except (NotIdentifiedError, np.linalg.LinAlgError):
+        return symmetric(transcript, tolerance=tolerance, guess=gram_guess(own))
+    except NotIdentifiedError:
         return None
 
 

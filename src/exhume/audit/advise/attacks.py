@@ -13,15 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from exhume.attack.baselines import passive
 from exhume.attack.block import Block
-from exhume.attack.conditioned import conditioned
-from exhume.attack.probes import designed, label_swap, random
-from exhume.attack.rank_one import rank_one
-from exhume.attack.recover import difference
-from exhume.attack.symmetric import identify_symmetric
+from exhume.attack.estimate import symmetric
+from exhume.attack.probes import conditioned, designed, label_swap, random
+from exhume.attack.recover import difference, passive, rank_one
 from exhume.audit.advise.averages import by_averages, informed
-from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guess_of_A
+from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guess_of_A, guessed
 from exhume.audit.advise.prober import Plan, Prober, Run
 from exhume.defence.admission import Batch
 from exhume.errors import AttackError, NotIdentifiedError
@@ -41,7 +38,7 @@ def _by_difference(probe: Callable[[Prober], Run]) -> Learn:
 
     def learn(prober: Prober) -> Follow:
         before = estimate(prober, probe(prober))
-        return lambda later: _sample(difference(before, estimate(later, probe(later))))
+        return lambda later: _sample(difference(before, estimate(later, probe(later))).block)
 
     return learn
 
@@ -59,7 +56,7 @@ def _by_rank_one(probe: Callable[[Prober], Run]) -> Learn:
         def follow(later: Prober) -> Guess:
             s = later.federation.setting
             found = rank_one(state, _public(later, state.A, serial), nonnegative=s.nonnegative)
-            return Guess(found.label, found.feature, found.block(s.classes))
+            return guessed(found)
 
         return follow
 
@@ -135,8 +132,8 @@ def _conditioned(prober: Prober) -> Follow:
 
         run = prober.moments(totals, "conditioned")
         try:
-            guess = identify_symmetric(run.transcript, metric=guess).A
-        except (NotIdentifiedError, np.linalg.LinAlgError):
+            guess = symmetric(run.transcript, guess=guess).A
+        except NotIdentifiedError:
             break
     before = _zoom(prober, guess, guess @ prober.head().weights)
 
@@ -188,8 +185,8 @@ def _passive(prober: Prober) -> Follow:
             head = later.head()
         if head.serial == before.serial or np.array_equal(head.weights, before.weights):
             return None
-        found = passive(before, head, public, rows, gamma=s.gamma, nonnegative=s.nonnegative)
-        return Guess(found.label, found.feature, found.block(s.classes))
+        found = passive(before, head, features=public, rows=rows, gamma=s.gamma, nonnegative=s.nonnegative)
+        return guessed(found)
 
     return follow
 

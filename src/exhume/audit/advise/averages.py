@@ -7,11 +7,10 @@ import itertools
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from exhume.attack.averaging import average_head
-from exhume.attack.block import Block
-from exhume.attack.informed import Candidates, read_change
-from exhume.attack.rank_one import rank_one
-from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, state_of
+from exhume.attack.recover import average_head, rank_one
+from exhume.attack.recover.informed import Candidates, read_change
+from exhume.attack.state import State
+from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guessed
 from exhume.audit.advise.prober import Plan, Prober, Run
 from exhume.errors import AttackError
 
@@ -28,18 +27,18 @@ def by_averages(know_A: bool, *, redraw: bool = False) -> Learn:
         before = _many(prober, redraw)
         s = prober.federation.setting
         A = prober.federation.A if know_A else estimate(prober, before).A
-        state = state_of(A, before.cleaned(A, average_head(A, before.transcript)))
+        state = State.of(A, before.cleaned(A, average_head(A, before.transcript)))
 
         def follow(later: Prober) -> Guess:
             after, A_after = _many(later, redraw), A
             for _ in range(2):
                 head = after.cleaned(A_after, average_head(A_after, after.transcript))
                 found = rank_one(state, head, nonnegative=s.nonnegative)
-                candidate = A - np.outer(found.feature, found.feature)
+                candidate = A - found.block.gram
                 if np.linalg.eigvalsh(candidate)[0] <= 0:
                     break
                 A_after = candidate
-            return Guess(found.label, found.feature, found.block(s.classes))
+            return guessed(found)
 
         return follow
 
@@ -84,6 +83,6 @@ def informed(prober: Prober) -> Follow:
             # Noise far above the record: its size is that of what was seen.
             size = float(np.median(np.abs(solve_triangular(own.L, moment, lower=True)))) / 0.6745
             found = read_change(own, moment, size)
-        return Guess(found.label, found.feature, Block.of_sample(found.label, found.feature, s.classes))
+        return guessed(found)
 
     return follow

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exhume.attack.block import Block
-from exhume.attack.conditioned import gram_guess
-from exhume.attack.identify import Diagnostics, State, identify
-from exhume.attack.partial import identify_partial
-from exhume.attack.symmetric import identify_symmetric
+from exhume.attack.estimate import direct, gram_guess, partial, symmetric
+from exhume.attack.recover import Recovered
+from exhume.attack.state import State
 from exhume.attack.transcript import Transcript
 from exhume.audit.advise.prober import Prober, Run
 from exhume.errors import NotIdentifiedError
 from exhume.numerics import Matrix
-from exhume.protocol import Head
 
-__all__ = ["Follow", "Guess", "Learn", "estimate", "guess_of_A", "state_of"]
+__all__ = ["Follow", "Guess", "Learn", "estimate", "guess_of_A", "guessed"]
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,10 @@ Follow = Callable[[Prober], Guess | None]
 Learn = Callable[[Prober], Follow]
 
 
-def state_of(A: Matrix, head: Head) -> State:
-    """Return a state of which A and one head are known."""
-    none = Diagnostics(len(A), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return State(A, np.asarray(np.linalg.inv(A)), A @ head.weights, head, none)
+def guessed(found: Recovered) -> Guess:
+    """Return a recovered record as a guess."""
+    assert found.label is not None and found.feature is not None
+    return Guess(found.label, found.feature, found.block)
 
 
 def guess_of_A(prober: Prober) -> Matrix:
@@ -64,15 +62,11 @@ def _estimate_raw(prober: Prober, transcript: Transcript) -> State:
     guess = guess_of_A(prober)
     try:
         if prober.federation.defence.exact and not prober.busy:
-            return identify(transcript)
-        return identify_symmetric(transcript, metric=guess)
-    except (NotIdentifiedError, np.linalg.LinAlgError):
+            return direct(transcript)
+        return symmetric(transcript, guess=guess)
+    except NotIdentifiedError:
         pass
     try:
-        part = identify_partial(transcript)
-        A = part.completed(guess)
-        if part.rank and np.linalg.eigvalsh(A)[0] > 0:
-            return state_of(A, transcript.baseline)
-    except np.linalg.LinAlgError:
-        pass
-    return state_of(guess, transcript.baseline)
+        return partial(transcript, guess=guess)
+    except NotIdentifiedError:
+        return State.of(guess, transcript.baseline)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from exhume.attack._linalg import relative
 from exhume.attack.block import Block
 from exhume.audit.advise.attacks import ATTACKS, Follow, Guess
 from exhume.audit.advise.defences import DEFENCES, defence
@@ -20,7 +19,7 @@ from exhume.audit.advise.prober import Plan, Prober
 from exhume.audit.advise.setting import Setting
 from exhume.defence.admission import Batch
 from exhume.errors import ExhumeError, unknown_name
-from exhume.numerics import Rows
+from exhume.numerics import Rows, relative
 from exhume.protocol import Summary, Update
 
 __all__ = ["ALL_ATTACKS", "Cell", "Honest", "Score", "honest_cell", "run_cell"]
