@@ -55,8 +55,11 @@ def planned(case, features, rng, responses, options, events):
     truth, between, merged = [], {}, {}
     for i, at in enumerate(when):
         added = bool(i % 2)
-        f, y = (features.test_features[new[i]], features.test_labels[new[i]]) if added else (
-            case.features[gone[i]], case.labels[gone[i]])
+        f, y = (
+            (features.test_features[new[i]], features.test_labels[new[i]])
+            if added
+            else (case.features[gone[i]], case.labels[gone[i]])
+        )
         block = Summary.of(f, y, case.classes)
         update = Update.adding(block) if added else Update.deleting(block)
         truth.append((added, f, y, block))

@@ -158,6 +158,4 @@ def _batch(watched: Watched, change: Change, A: Matrix, gram: Matrix | None, fou
         sign = -1.0 if way == "deleted" else 1.0
         block = Block(sign * gram, sign * moment)
     known = gram is not None and found.second < max(UNEXPLAINED, 3.0 * found.noise)
-    return Event(
-        change.number, way, change.records, change.merged, Recovered(None, None, block, known, found), A
-    )
+    return Event(change.number, way, change.records, change.merged, Recovered(None, None, block, known, found), A)

@@ -14,7 +14,7 @@ from exhume.numerics import RANK_TOLERANCE, Matrix
 from exhume.protocol.head import Head, unit_roundoff
 from exhume.protocol.summary import Summary
 
-__all__ = ["Broadcast", "Watched", "Watcher", "blank", "rounding", "visible"]
+__all__ = ["Broadcast", "Watched", "Watcher", "blank", "rounding", "same_broadcast", "visible"]
 
 FLOOR = 1e-7
 """Singular values of a jump below this share of the first are roundoff of the server's own solves, even in float64."""
@@ -127,6 +127,13 @@ class Watcher:
         return side
 
 
+def same_broadcast(one: Head, other: Head) -> bool:
+    """Whether two heads are one broadcast: by serial where both tell one, else by weights."""
+    if one.serial is not None and other.serial is not None:
+        return one.serial == other.serial
+    return np.array_equal(one.weights, other.weights)
+
+
 def rounding(heads: Iterable[Head]) -> Matrix:
     """Return the variance of the rounding error of a sum or difference of heads, entry by entry.
 
@@ -136,17 +143,19 @@ def rounding(heads: Iterable[Head]) -> Matrix:
     return total
 
 
-def visible(change: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
+def visible(change: Matrix, variance: Matrix, whole: Matrix | None = None) -> tuple[Matrix, Matrix]:
     """Return left (d x n) and right (n x c) factors of a change of the head, as far as it stands above rounding.
 
     Rows are first scaled to equal noise. A random matrix of unit entries has norm about ``sqrt(d) + sqrt(c)``; what
-    is below twice that, or below the solver's own floor, is not counted.
+    is below twice that, or below the solver's own floor, is not counted. The floor is a share of the whole change that
+    this one is a part of.
     """
     d, c = change.shape
     noise = np.sqrt(variance.mean(axis=1))
     noise = np.maximum(noise, 1e-3 * np.median(noise) + 1e-300)
     left, values, right = svd(change / noise[:, None], full_matrices=False, check_finite=False)
-    edge = max(2.0 * (np.sqrt(d) + np.sqrt(c)), FLOOR * float(values[0]))
+    largest = float(values[0]) if whole is None else float(np.linalg.norm(whole / noise[:, None], 2))
+    edge = max(2.0 * (np.sqrt(d) + np.sqrt(c)), FLOOR * largest)
     n = int(np.count_nonzero(values > edge))
     return left[:, :n] * noise[:, None], values[:n, None] * right[:n]
 

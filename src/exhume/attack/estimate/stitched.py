@@ -14,22 +14,24 @@ of the columns that were read. Where a gram stands (the attacker's own rows), w 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lstsq, qr, svd
+from scipy.linalg import svd
 
 from exhume.attack._line import line
 from exhume.attack.transcript import Transcript
 from exhume.attack.watched import Watched, blank, rounding, visible
 from exhume.errors import NotIdentifiedError
-from exhume.numerics import Matrix, relative, symmetric
+from exhume.numerics import Matrix, Rows, relative, symmetric
 
 __all__ = ["Change", "Stitched", "stitched"]
 
 _ROUNDS = 40
 _STILL = 1e-13  # of a repeated fit: H moved by less than this share, or no longer by less and less
-_ROWS = 64  # rows of the residual handled at a time
+_REFINE = 4  # steps of refinement of the normal equations
+_SINGULAR = 1e-15  # eigenvalues of the scaled normal equations below this share are directions that nothing was read of
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,19 +97,19 @@ def stitched(watched: Watched) -> Stitched:
     found = [_jump_of(stretch, i) for i in range(len(watched.broadcasts))]
     events = [event for event in found if event is not None]
     basis = _Basis.of(stretch)
-    plain = basis.symmetric_part(stretch.X)
-    H, fit = plain, _Fit.none()
+    whole = basis.whole(stretch.X)
+    H, fit = basis.symmetric_part(whole), _Fit.none()
     rounds, moved = 0, np.inf
-    for rounds in range(1, _ROUNDS + 1):  # noqa: B007 - told to the caller
+    for rounds in range(1, _ROUNDS + 1):
         lefts = _lefts(events, H, fit.blocks)
-        fit = _fitted(stretch, basis, events, lefts)
-        before, H = H, basis.symmetric_part(stretch.X - fit.model)
+        fit = _fitted(stretch, basis, whole, events, lefts)
+        before, H = H, basis.symmetric_part(whole - fit.model)
         last, moved = moved, relative(H - before, H)
         if not any(e.pulled.any() for e in events) or moved <= _STILL or (rounds > 2 and moved > 0.5 * last):
             break
     transcript = Transcript(
         watched.baseline,
-        stretch.X - fit.model,
+        stretch.X - basis.back(fit.model),
         stretch.Z,
         watched.answers,
         None,
@@ -118,7 +120,7 @@ def stitched(watched: Watched) -> Stitched:
         Change(e.number, e.merged, left, block, spread)
         for e, left, block, spread in zip(events, lefts, fit.blocks, fit.spreads, strict=True)
     )
-    return Stitched(transcript, changes, H, fit.misfit, basis.misfit(stretch.X), rounds)
+    return Stitched(transcript, changes, H, fit.misfit, basis.misfit(whole), rounds)
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def _jump_of(stretch: _Stretch, number: int) -> _Event | None:
     free = blank(side) if b.own else np.eye(watched.c)
     if free.shape[1] == 0:
         return None
-    left, right = visible(change @ free, variance @ free**2)
+    left, right = visible(change @ free, variance @ free**2, change)
     if left.shape[1] == 0:
         return None
     # Somebody else's jump under a standing P moves the side by -P dW; a merged one shows H F' itself.
@@ -243,46 +245,50 @@ class _Basis:
         """Return a stack in the scaled basis (d x N)."""
         return self.left(X) / self.column[: self.kept] @ self.V[: self.kept]
 
-    def symmetric_part(self, X: Matrix) -> Matrix:
+    def back(self, C: Matrix) -> Matrix:
+        """Return a stack in this basis as it was."""
+        stack: Matrix = (self.U @ C @ self.V.T) * self.row[:, None] * self.column
+        return stack[:, : self.kept]
+
+    def symmetric_part(self, C: Matrix) -> Matrix:
         """Return the symmetric H with the least weighted ``|X - H Z|``; zero where nothing was read."""
         d, s = len(self.s), self.s
-        B = self.whole(X)[:, :d] * s
+        B = C[:, :d] * s
         size = s[:, None] ** 2 + s[None, :] ** 2
         inner = np.divide(B + B.T, size, out=np.zeros((d, d)), where=size > 0)
         half = self.U * self.row[:, None]
         return symmetric(half @ inner @ half.T)
 
-    def residual(self, C: Matrix, D: Matrix, rows: slice) -> Matrix:
-        """Return what no symmetric H explains of stacks in this basis, one column each, for some rows.
+    def skew(self, C: Matrix) -> Matrix:
+        """Return what no symmetric H explains of a stack's first d columns in this basis: one number a pair i < j."""
+        s, (i, j) = self.s, self.pairs
+        return np.asarray((s[i] * C[i, j] - s[j] * C[j, i]) * self.weight)
 
-        Parameters
-        ----------
-        C
-            ``(rows, N, k)``: these rows of k stacks.
-        D
-            ``(d, rows, k)``: the same columns of them, for the mirrored entries.
+    def skew_of(self, a: Matrix, b: Matrix) -> Matrix:
+        """Return the same for the rank-one stack ``a b'``."""
+        s, (i, j) = self.s, self.pairs
+        sa = s * a
+        return np.asarray((sa[i] * b[j] - sa[j] * b[i]) * self.weight)
+
+    @cached_property
+    def pairs(self) -> tuple[Rows, Rows]:
+        """All i < j."""
+        return np.triu_indices(len(self.s), 1)
+
+    @cached_property
+    def weight(self) -> Matrix:
+        """``1 / |(s_i, s_j)|`` for all pairs; zero for a pair that was never read."""
+        size = np.hypot(self.s[self.pairs[0]], self.s[self.pairs[1]])
+        return np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+
+    def misfit(self, C: Matrix) -> float:
+        """Return the root mean square of what no symmetric H explains of a stack in this basis, in units of rounding.
+
+        Symmetry costs a pair's two numbers one, so ``d (d - 1) / 2`` numbers are left of the first d columns.
         """
-        d, s = len(self.s), self.s
-        own = s[rows, None]
-        size = np.hypot(own, s[None, :])
-        pair = own[:, :, None] * C[:, :d] - s[None, :, None] * D.transpose(1, 0, 2)
-        pair = np.divide(pair, size[:, :, None], out=np.zeros_like(pair), where=size[:, :, None] > 0)
-        upper = np.arange(d)[None, :] > np.arange(d)[rows, None]
-        outside = C[:, d:].reshape(-1, C.shape[2])
-        return np.vstack([pair[upper], outside])
-
-    def misfit(self, X: Matrix) -> float:
-        """Return the root mean square of what no symmetric H explains, in units of the rounding."""
-        C = self.whole(X)[:, :, None]
-        total, count = 0.0, 0
-        for rows in _slices(len(self.s)):
-            left = self.residual(C[rows], C[:, rows], rows)
-            total, count = total + float(np.sum(left**2)), count + len(left)
-        return float(np.sqrt(total / max(count, 1)))
-
-
-def _slices(d: int) -> list[slice]:
-    return [slice(i, min(i + _ROWS, d)) for i in range(0, d, _ROWS)]
+        d = len(self.s)
+        left = float(np.sum(self.skew(C) ** 2) + np.sum(C[:, d:] ** 2))
+        return float(np.sqrt(left / max(d * (d - 1) // 2 + C[:, d:].size, 1)))
 
 
 @dataclass(frozen=True)
@@ -299,21 +305,17 @@ class _Fit:
         return cls([], [], np.zeros((1, 1)), 0.0)
 
 
-def _fitted(stretch: _Stretch, basis: _Basis, events: list[_Event], lefts: list[Matrix]) -> _Fit:
+def _fitted(stretch: _Stretch, basis: _Basis, whole: Matrix, events: list[_Event], lefts: list[Matrix]) -> _Fit:
     """Solve for every R (and the right factors of merged changes) by least squares on the asymmetry of X."""
     terms = [t for k in range(len(events)) for t in _terms(stretch, events[k], lefts[k])]
-    whole = basis.whole(stretch.X)
     if not terms:
-        return replace(_Fit.none(), model=np.zeros_like(stretch.X), misfit=basis.misfit(stretch.X))
+        return replace(_Fit.none(), model=np.zeros_like(whole), misfit=basis.misfit(whole))
     left = basis.left(np.column_stack([t[0] for t in terms]))
     right = basis.right(np.column_stack([t[1] for t in terms]))
-    owner = np.array([t[2] for t in terms])
-    owner = np.cumsum(np.r_[0, np.diff(owner) != 0])
+    numbers = np.array([t[2] for t in terms])
+    owner = np.cumsum(np.r_[0, np.diff(numbers) != 0])
     theta, spread, misfit = _solve(basis, whole, left, right, owner)
-    model = np.zeros_like(stretch.X)
-    for (w, z, _), k in zip(terms, owner, strict=True):
-        model += theta[k] * np.outer(w, z)
-    return _unpacked(stretch, events, lefts, theta, spread, model, misfit)
+    return _unpacked(stretch, events, lefts, theta, spread, (left * theta[owner]) @ right.T, misfit)
 
 
 def _terms(stretch: _Stretch, event: _Event, w: Matrix) -> list[tuple[Matrix, Matrix, int]]:
@@ -341,29 +343,31 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 def _solve(
     basis: _Basis, whole: Matrix, left: Matrix, right: Matrix, owner: NDArray[np.intp]
 ) -> tuple[Matrix, Matrix, float]:
-    """Return unknowns, their standard errors and the misfit: rows are folded into one triangle as they come."""
-    p, starts = int(owner[-1]) + 1, np.r_[0, np.flatnonzero(np.diff(owner)) + 1]
-    triangle, count = np.zeros((0, p + 1)), 0
-    d = len(basis.s)
-    for rows in _slices(d):
-        C = np.add.reduceat(left[rows, None, :] * right[None, :, :], starts, axis=2)
-        D = np.add.reduceat(left[:, None, :] * right[None, rows, :], starts, axis=2)
-        C = np.concatenate([C, whole[rows, :, None]], axis=2)
-        D = np.concatenate([D, whole[:, rows, None]], axis=2)
-        block = basis.residual(C, D, rows)
-        count += len(block)
-        triangle = qr(np.vstack([triangle, block]), mode="r", overwrite_a=True, check_finite=False)[0][: p + 1]
-    size = np.linalg.norm(triangle[:, :p], axis=0)
-    size = np.where(size > 0, size, 1.0)
-    scaled = triangle[:p, :p] / size
-    theta = np.asarray(lstsq(scaled, triangle[:p, p], cond=1e-13)[0])
-    rest = float(np.linalg.norm(triangle[:, p] - triangle[:, :p] @ (theta / size)))
-    misfit = rest / np.sqrt(max(count - p, 1))
-    values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    variance = (vectors**2 / np.maximum(values, 1e-26)).sum(axis=1)
-    unread = np.linalg.norm(triangle[:, :p], axis=0) == 0
-    spread = np.where(unread, np.inf, misfit * np.sqrt(variance) / size)
-    return np.where(unread, 0.0, theta / size), spread, misfit
+    """Return unknowns, their standard errors and the misfit.
+
+    Normal equations, because the outside part of rank-one stacks has inner products without ever being formed; refined
+    by its own residual, which undoes what squaring the condition costs.
+    """
+    d, p = len(basis.s), int(owner[-1]) + 1
+    F = np.zeros((p, len(basis.weight)))
+    for k, a, b in zip(owner, left.T, right.T, strict=True):
+        F[k] += basis.skew_of(a, b[:d])
+    fold = np.zeros((len(owner), p))
+    fold[np.arange(len(owner)), owner] = 1.0
+    normal = F @ F.T + fold.T @ ((left.T @ left) * (right[d:].T @ right[d:])) @ fold
+    size = np.sqrt(np.diag(normal))
+    unread = size == 0
+    size = np.where(unread, 1.0, size)
+    values, vectors = np.linalg.eigh(normal / size[:, None] / size)
+    inverse = np.where(values > _SINGULAR * values[-1], 1.0 / np.maximum(values, 1e-300), 0.0)
+    theta, rest = np.zeros(p), whole
+    for _ in range(_REFINE):
+        side = F @ basis.skew(rest) + fold.T @ np.einsum("ik,ij,jk->k", left, rest[:, d:], right[d:], optimize=True)
+        theta = theta + vectors @ (inverse * (vectors.T @ (side / size))) / size
+        rest = whole - (left * theta[owner]) @ right.T
+    misfit = basis.misfit(rest)
+    spread = misfit * np.sqrt((vectors**2) @ inverse) / size
+    return np.where(unread, 0.0, theta), np.where(unread, np.inf, spread), misfit
 
 
 def _unpacked(

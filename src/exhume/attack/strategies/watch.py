@@ -20,7 +20,7 @@ from exhume.attack.events import Event, read_events
 from exhume.attack.probes.base import Probe
 from exhume.attack.session import Attack
 from exhume.attack.state import State
-from exhume.attack.watched import Watched, Watcher
+from exhume.attack.watched import Watched, Watcher, same_broadcast
 from exhume.errors import AttackError, NotIdentifiedError
 from exhume.numerics import RANK_TOLERANCE, Matrix
 from exhume.protocol.head import Head, unit_roundoff
@@ -140,18 +140,12 @@ def _look(attack: Attack, watcher: Watcher) -> None:
     """Note what others brought about since the last look, one broadcast after another."""
     for _ in range(_POLLS):
         head = attack.observe()
-        if not _new(head, watcher.last):
+        if same_broadcast(head, watcher.last):
             return
         watcher.heard(head, own=False)
 
 
 def _note(watcher: Watcher, head: Head) -> None:
-    if not _new(head, watcher.last):
+    if same_broadcast(head, watcher.last):
         raise AttackError("the server withheld its head after a probe: the response stack cannot be built")
     watcher.heard(head, own=True)
-
-
-def _new(head: Head, last: Head) -> bool:
-    if head.serial is not None and last.serial is not None:
-        return head.serial != last.serial
-    return not np.array_equal(head.weights, last.weights)
