@@ -20,7 +20,7 @@ from exhume.attack.events import Event, read_events
 from exhume.attack.probes.base import Probe
 from exhume.attack.session import Attack
 from exhume.attack.state import State
-from exhume.attack.watched import Watched, Watcher, same_broadcast
+from exhume.attack.watched import Watched, Watcher
 from exhume.errors import AttackError, NotIdentifiedError
 from exhume.numerics import RANK_TOLERANCE, Matrix
 from exhume.protocol.head import Head, unit_roundoff
@@ -139,13 +139,10 @@ def _state(fit: Stitched, guess: Matrix | None, tolerance: float) -> State:
 def _look(attack: Attack, watcher: Watcher) -> None:
     """Note what others brought about since the last look, one broadcast after another."""
     for _ in range(_POLLS):
-        head = attack.observe()
-        if same_broadcast(head, watcher.last):
+        if not watcher.heard(attack.observe()):
             return
-        watcher.heard(head, own=False)
 
 
 def _note(watcher: Watcher, head: Head) -> None:
-    if same_broadcast(head, watcher.last):
+    if not watcher.heard(head):
         raise AttackError("the server withheld its head after a probe: the response stack cannot be built")
-    watcher.heard(head, own=True)
