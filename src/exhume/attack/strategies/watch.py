@@ -35,7 +35,7 @@ class Sighted:
     """What watching a busy server gave away."""
 
     state: State
-    """The state at the baseline, as if nobody had moved."""
+    """The state at the attacker's first answer, as if nobody had moved since."""
     events: tuple[Event, ...]
     """Every change of somebody else's, in order."""
     fit: Stitched
@@ -44,11 +44,7 @@ class Sighted:
     @property
     def now(self) -> Matrix:
         """A as it is after the last change that was read."""
-        if not self.events:
-            return self.state.A
-        last = self.events[-1]
-        sign = -1.0 if last.direction == "deleted" else 1.0
-        return last.before + sign * last.found.block.gram
+        return self.events[-1].after if self.events else self.state.A
 
     def __repr__(self) -> str:
         return line(self, state=self.state, events=len(self.events), misfit=self.fit.misfit)
