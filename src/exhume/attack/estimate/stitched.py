@@ -155,7 +155,9 @@ def _stretch(watched: Watched, events: list[_Event | None]) -> _Stretch:
     columns.
     """
     x, z = np.zeros_like(watched.baseline.weights), np.zeros_like(watched.side)
-    X, Z, place, variances = [], [], [], []
+    X: list[Matrix] = []
+    Z: list[Matrix] = []
+    place, variances = [], []
     left_over = np.zeros_like(x)
     for number, (b, event) in enumerate(zip(watched.broadcasts, events, strict=True)):
         place.append(len(X))
