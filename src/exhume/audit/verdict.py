@@ -36,6 +36,9 @@ def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: 
     return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
 
 
+_NO_REMEDY = "Fewer answers, and honest updates in between, are no remedy."
+
+
 def conclude_live(live: LiveRecord) -> Verdict:
     """Put what a live target gave away into words."""
     foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
@@ -48,8 +51,7 @@ def conclude_live(live: LiveRecord) -> Verdict:
             f"{quantity(live.prediction_error)}.",
             f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations.",
             "Read before and after a deletion, the totals differ by exactly what was deleted (Proposition 2).",
-            f"Stops identification: fewer than {least} = ceil({live.dim}/{live.classes}) answers per quiet interval "
-            "(Theorem 1).",
+            f"{least} = ceil({live.dim}/{live.classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         ]
     else:
         headline = "The probes of this run did not read this server's hidden totals."
@@ -144,7 +146,6 @@ def _remedies(findings: Sequence[Finding], severity: Level, classes: int) -> lis
         return []
     dim = findings[0].dim
     return [
-        f"Stops identification: fewer than {math.ceil(dim / classes)} = ceil({dim}/{classes}) answers per quiet "
-        "interval (Theorem 1).",
+        f"{math.ceil(dim / classes)} = ceil({dim}/{classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         "Stops these probes and the replay, not new valid records: refusing records not owned or sent before.",
     ]
