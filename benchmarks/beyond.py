@@ -174,7 +174,7 @@ def main():
     print(f"{options.data}, {options.encoder}, d = {features.dim}")
     for name, rows in found.items():
         for row in rows:
-            print(" ", name, *(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+            print(" ", name, *(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
 
 
 if __name__ == "__main__":

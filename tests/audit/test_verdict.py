@@ -50,7 +50,16 @@ def test_quantities_are_short():
 
 def test_explain_names_knowledge_messages_and_the_quiet_interval():
     text = explain(make_settings({"probe": "designed", "kind": "record", "precision": "float32"}), 128, 10)
-    for words in ("Knows:", "Sends:", "Sees:", "quiet interval is not needed", "ceil(128/10) = 13", "designed", "float32", "gamma"):
+    for words in (
+        "Knows:",
+        "Sends:",
+        "Sees:",
+        "quiet interval is not needed",
+        "ceil(128/10) = 13",
+        "designed",
+        "float32",
+        "gamma",
+    ):
         assert words in text
     assert "own-data" not in text
     assert max(map(len, text.splitlines())) <= 120
