@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from exhume.attack import recover
-from exhume.attack.estimate.scaled import label_of, scaled
+from exhume.attack.estimate.scaled import scaled
 from exhume.attack.predictions import PredictionService, PredictionTarget, read_head
 from exhume.attack.probes.base import moment_update
+from exhume.attack.recover.scaled import up_to_scale
 from exhume.attack.session import Attack
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from tests.attack.worlds import clustered, gap
@@ -76,7 +77,7 @@ def test_heads_up_to_shift_and_scale_give_the_state_up_to_one_number(seed):
     assert state.gap < 1e-6
     right = 0
     for row in world.others[:20]:
-        found = label_of(state, hidden(world.head_after(row).weights))
+        found = up_to_scale(state, hidden(world.head_after(row).weights))
         right += found.label == world.labels[row]
         u, f = found.feature / np.linalg.norm(found.feature), world.features[row] / np.linalg.norm(world.features[row])
         assert gap(u, f) < 1e-5
@@ -101,7 +102,7 @@ def test_labels_alone_lead_to_the_label_of_a_deleted_record():
     for row in world.others[:5]:
         server, _ = world.after(row)
         service = PredictionService(server.as_target("mallory"), "labels")
-        right += label_of(state, read_head(service, d, c, rng=np.random.default_rng(2))).label == world.labels[row]
+        right += up_to_scale(state, read_head(service, d, c, rng=np.random.default_rng(2))).label == world.labels[row]
     assert right >= 4
 
 

@@ -103,7 +103,9 @@ def _aggregates(findings: Sequence[Finding]) -> list[str]:
         return []
     kinds = " and ".join(dict.fromkeys(f.kind for f in group))
     out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
-    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}."]
+    told = [f.membership for f in group if f.membership is not None]
+    who = f"; who was in it: {max(told):.1%} of pairs ranked right" if told else ""
+    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}{who}."]
 
 
 def _cost(findings: Sequence[Finding]) -> list[str]:

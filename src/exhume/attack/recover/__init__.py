@@ -18,7 +18,7 @@ from exhume.attack.recover.base import KINDS, Recovered, Recovery
 from exhume.attack.recover.difference import difference
 from exhume.attack.recover.informed import informed
 from exhume.attack.recover.low_rank import class_counts, low_rank
-from exhume.attack.recover.membership import Membership, membership
+from exhume.attack.recover.membership import Membership, membership, ranking
 from exhume.attack.recover.partial import partial
 from exhume.attack.recover.passive import passive
 from exhume.attack.recover.rank_one import rank_one
@@ -45,6 +45,7 @@ __all__ = [
     "partial",
     "passive",
     "rank_one",
+    "ranking",
     "sequence",
     "unmix",
     "unmixed",
