@@ -175,5 +175,7 @@ def _batch(watched: Watched, change: Change, A: Matrix, gram: Matrix | None, fou
         moment = A @ (after - before) + gram @ after - dZ
         sign = -1.0 if way == "deleted" else 1.0
         block = Block(sign * gram, sign * moment)
-    known = gram is not None and found.second < max(UNEXPLAINED, 3.0 * found.noise)
+    # As many records as classes cannot be told from more, of which only so many stand out.
+    few = change.records < watched.c
+    known = few and gram is not None and found.second < max(UNEXPLAINED, 3.0 * found.noise)
     return Event(change.number, way, change.records, change.merged, Recovered(None, None, block, known, found), A)

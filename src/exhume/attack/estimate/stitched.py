@@ -127,7 +127,7 @@ def stitched(watched: Watched) -> Stitched:
     return Stitched(transcript, changes, H, fit.misfit, basis.misfit(whole), rounds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Stretch:
     """The stacks of the attacker's own moves, summed; and where each broadcast stands in them."""
 
@@ -183,7 +183,7 @@ def _stretch(watched: Watched, events: list[_Event | None]) -> _Stretch:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Event:
     """A change as the jump shows it, before H is known."""
 
@@ -224,7 +224,7 @@ def _lefts(events: list[_Event], H: Matrix, blocks: list[Matrix]) -> list[Matrix
     return lefts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Basis:
     """The scaled stack of known sides by its singular values: symmetric regression on it, and what that leaves."""
 
@@ -305,7 +305,7 @@ class _Basis:
         return float(np.sqrt(left / max(d * (d - 1) // 2 + C[:, d:].size, 1)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Fit:
     """The unknowns of all events, and the part of X that is their doing."""
 
