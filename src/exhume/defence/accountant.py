@@ -116,10 +116,13 @@ class IdentificationAccountant(Accountant):
         """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in ("margin", "action", "coalition", "conservative")}
 
+    def check(self, ledger: Ledger) -> None:
+        """Refuse a margin that leaves no dimension to show."""
+        if self.margin >= ledger.d:
+            raise InputError("margin", f"below d = {ledger.d}", self.margin)
+
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
         """Pass the head, withhold it, or leave out its part in directions that nobody may see yet."""
-        if self.margin >= exact.d:
-            raise InputError("margin", f"below d = {exact.d}", self.margin)
         outlook = self._look(exact, occasion)
         culprit = self._culprit(outlook)
         if culprit is None or self.action == "report":
