@@ -13,7 +13,7 @@ from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Update
 
-__all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule", "Undo"]
+__all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule", "Undo", "keep"]
 
 Undo = Callable[[], None]
 """Puts back what a step that failed has changed."""
@@ -45,6 +45,20 @@ class Occasion:
     counts: Counts
 
 
+def keep(part: object, /, **copies: object) -> Undo:
+    """Return what gives a part its attributes back: these copies, and the others as they are now.
+
+    Copies are needed of what changes in place: lists, sets, tables. What is only ever replaced needs none.
+    """
+    kept = part.__dict__ | copies
+
+    def undo() -> None:
+        part.__dict__.clear()
+        part.__dict__.update(kept)
+
+    return undo
+
+
 class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
     """A part of a server that is asked at every step and may remember what it heard."""
 
@@ -62,17 +76,11 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
         remembers, at every step. A part whose memory grows should keep less; one that holds others must ask them.
         """
         try:
-            kept = copy.deepcopy(self.__dict__)
+            return keep(self, **copy.deepcopy(self.__dict__))
         except (TypeError, AttributeError) as error:
             raise InputError(
                 self.name or type(self).__name__, "copyable, or with a checkpoint of its own", error
             ) from None
-
-        def undo() -> None:
-            self.__dict__.clear()
-            self.__dict__.update(kept)
-
-        return undo
 
 
 class AdmissionRule(_Part):
@@ -143,10 +151,6 @@ class Heads(ReleaseRule):
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the rounded head, always."""
         return replace(head, weights=round_to(head.weights, self.precision), precision=self.precision)
-
-    def checkpoint(self, clients: Sequence[str]) -> Undo:
-        """Keep nothing: rounding remembers nothing."""
-        return _nothing
 
     def __repr__(self) -> str:
         return f"Heads('{self.precision}')"

@@ -12,7 +12,7 @@ import numpy as np
 from exhume.defence._state import pack, unpack
 from exhume.defence.admission._numbers import Matrix
 from exhume.protocol import AdmissionRule
-from exhume.protocol.rules import Undo
+from exhume.protocol.rules import Undo, keep
 
 __all__ = ["Remembering", "named", "stacked"]
 
@@ -40,8 +40,7 @@ class Remembering(AdmissionRule):
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Keep the lists and tables of the memory, not what is in them."""
-        kept = {name: _held(value) for name, value in self.__dict__.items()}
-        return lambda: self.__dict__.update(kept)
+        return keep(self, **{name: _held(value) for name, value in self.__dict__.items()})
 
     def save(self) -> bytes:
         """Write name, configuration and memory."""
