@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from exhume.defence._basis import Basis
-from exhume.defence.accountant import IdentificationAccountant
 from safetensors.numpy import load
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build
-from exhume.defence.admission import itemise
+from exhume.defence.accountants import IdentificationAccountant
+from exhume.defence.accountants._basis import Basis
 from exhume.defence.release import Chain
 from exhume.errors import InputError
-from exhume.protocol import Heads
+from exhume.protocol import Heads, itemise
 
 D, C = 6, 3
 
@@ -44,7 +43,7 @@ ADMISSION = (
 )
 RELEASE = {
     "mask": (
-        Entry.of("deletion_mask", sigma=0.2, key="00" * 16),
+        Entry.of("deletion-mask", sigma=0.2, key="00" * 16),
         Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
     ),
     "budget": (
@@ -59,7 +58,7 @@ RELEASE = {
 def world(release):
     rng = np.random.default_rng(0)
     ledger = Ledger(Summary.of(rng.normal(size=(80, D)), rng.integers(0, C, 80), C), 1e-2)
-    accountant = Entry.of("identification", margin=2, action="report", conservative=True, coalition=2)
+    accountant = Entry.of("identification", margin=2, action="report", conservative=True, colluders=2)
     made = build(Config(admission=ADMISSION, release=(*RELEASE[release],), accountant=accountant), ledger)
     rules = Chain([*made.release.rules, Fuse()])
     return Server(ledger, admission=made.admission, release=rules, accountant=made.accountant)
@@ -117,12 +116,12 @@ def test_a_marked_stack_goes_on_as_if_what_was_taken_out_had_never_been_in_it():
     """A giant that was taken out must not set the scale by which later columns count."""
     rng = np.random.default_rng(0)
     basis = Basis(D)
-    basis.add(basis.plan(rng.normal(size=(D, 2))))
+    basis.add(basis.extension(rng.normal(size=(D, 2))))
     undo = basis.mark()
-    basis.add(basis.plan(1e14 * rng.normal(size=(D, 1))))
+    basis.add(basis.extension(1e14 * rng.normal(size=(D, 1))))
     undo()
     assert basis.rank == 2 and basis.singular_values()[0] < 100
-    assert basis.plan(rng.normal(size=(D, 1))).gain == 1
+    assert basis.extension(rng.normal(size=(D, 1))).gain == 1
 
 
 def test_a_margin_is_held_against_d_when_the_server_is_built():
