@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from exhume._version import __version__
-from exhume.cli import advise, audit, data, paper
+from exhume.cli import advise, audit, data, decode, paper
 from exhume.errors import ExhumeError
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("advise")(advise.advise)
 app.command("audit")(audit.audit)
 app.add_typer(data.app, name="data")
+app.add_typer(decode.app, name="decode")
 app.add_typer(paper.app, name="paper")
 
 

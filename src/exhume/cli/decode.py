@@ -1,0 +1,104 @@
+"""`exhume decode`: list, train and show decoders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from exhume.errors import InputError
+
+if TYPE_CHECKING:
+    from exhume.decode import Record
+
+__all__ = ["app"]
+
+app = typer.Typer(help="From features to pictures: decoders and their measures.", no_args_is_help=True)
+
+Home = Annotated[
+    Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Data = Annotated[str, typer.Option(help="Data set.")]
+Encoder = Annotated[str, typer.Option(help="Encoder whose features are decoded.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the known decoders."""
+    from exhume.decode import registry
+
+    rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in registry().values()]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        extra = f" (extra '{row['extra']}')" if row["extra"] else ""
+        typer.echo(f"{row['name']:<12}{row['about']}{extra}")
+
+
+@app.command()
+def train(
+    name: Annotated[str, typer.Argument(help="The decoder; see exhume decode list.")],
+    data: Data = "digits",
+    encoder: Encoder = "random-relu",
+    out: Annotated[Path | None, typer.Option(help="Where to write it (default: decoders/ in the home folder).")] = None,
+    rows: Annotated[int | None, typer.Option(help="Only the first training rows.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of training, where the decoder has any.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Images in a step.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a decoder on a data set's training rows; an interrupted diffusion training goes on where it stopped."""
+    from exhume.data import load_features
+    from exhume.data.home import home_folder
+    from exhume.data.progress import extraction_bar
+    from exhume.decode import by_name, save
+    from exhume.decode.progress import training_bar
+
+    entry = by_name(name)
+    path = out or home_folder(home) / "decoders" / f"{name}-{data}-{encoder}.safetensors"
+    checkpoint = path.with_suffix(".checkpoint.safetensors")
+    given = {"steps": steps, "batch": batch, "device": device}
+    known = {field.name for field in fields(entry.build)}  # type: ignore[arg-type]
+    for option, value in given.items():
+        if value is not None and option not in known:
+            raise InputError(option, f"absent for the {name} decoder, which has none", value)
+    own = {"home": home, "checkpoint": checkpoint}
+    decoder = entry.build(
+        **{key: value for key, value in given.items() if value is not None},
+        **{key: value for key, value in own.items() if key in known},
+    )
+    console = Console(stderr=True)
+    with extraction_bar(console) as tick:
+        found = load_features(data, encoder, home=home, images=True, tick=tick)
+    assert found.images is not None
+    with training_bar(console) as step:
+        decoder.fit(
+            found.train_features[:rows],
+            found.images.train_images[:rows],
+            labels=found.train_labels[:rows],
+            encoder=encoder,
+            seed=seed,
+            tick=step,
+        )
+    save(decoder, path)
+    checkpoint.unlink(missing_ok=True)
+    assert decoder.record is not None
+    _tell(decoder.record, path, as_json)
+
+
+def _tell(record: Record, path: Path, as_json: bool) -> None:
+    facts: dict[str, Any] = {**asdict(record), "path": str(path)}
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    typer.echo(f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
+    typer.echo(f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
+    typer.echo(f"written to {path}")
