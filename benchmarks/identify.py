@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from exhume.attack import probes
 from exhume.attack.session import Attack
-from exhume.audit.scenario import Scenario
-from exhume.audit.trial import Cell
+from exhume.simulate.scenario import Scenario
+from exhume.simulate.trial import Cell
 
 C, GAMMA, DELETIONS = 10, 1e-3, 100
 

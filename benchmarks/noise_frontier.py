@@ -12,7 +12,7 @@ simulated: both sides get real noise with the covariance of their own state. Fou
 
 ``knows f`` already has the feature of the deleted record and asks only for its label.
 
-The last lines are the default of `Server.hardened`, whose mask is drawn once per deletion. The attacker is told the
+The last lines are the default of `exhume.hardened`, whose mask is drawn once per deletion. The attacker is told the
 masked totals before and after, which is all that any number of heads and any probes could tell it, and reads them by
 Bayes' rule over a fifth of the training rows, or by the leading direction where that stands out
 (`exhume.attack.informed`). The cost is measured on the real server: 60 deletions by 12 clients, every head's accuracy.

@@ -25,11 +25,11 @@ from exhume.attack.rank_one import rank_one
 from exhume.attack.recover import rank_one_averaged
 from exhume.attack.session import Attack
 from exhume.attack.zoom import zoom, zoomed_difference
-from exhume.audit.scenario import Scenario
-from exhume.audit.trial import Cell
 from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
 from exhume.protocol import Heads, Server, Update
+from exhume.simulate.scenario import Scenario
+from exhume.simulate.trial import Cell
 
 GAMMA = 1e-3
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from exhume import data, defence, protocol, sklearn
     from exhume.attack import probes, recover
     from exhume.attack.session import Attack
-    from exhume.defence import release
+    from exhume.defence import hardened, release
 
 __all__ = [
     "AdmissionRule",
@@ -48,6 +48,7 @@ __all__ = [
     "data",
     "defence",
     "errors",
+    "hardened",
     "probes",
     "protocol",
     "recover",
@@ -59,11 +60,16 @@ _LAZY = {
     "Attack": "exhume.attack.session:Attack",
     "data": "exhume.data",
     "defence": "exhume.defence",
+    "hardened": "exhume.defence:hardened",
     "probes": "exhume.attack.probes",
     "recover": "exhume.attack.recover",
     "release": "exhume.defence.release",
     "sklearn": "exhume.sklearn",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

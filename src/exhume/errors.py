@@ -59,14 +59,15 @@ class WireError(InputError):
 
 
 class RefusedError(ExhumeError):
-    """The server refused an update; `reason` is the admission rule's own sentence."""
+    """The server refused an update: `reason` is the admission rule's own sentence, `rule` its name if that is known."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, rule: str | None = None) -> None:
         self.reason = reason
+        self.rule = rule
         super().__init__(f"the server refused the update: {reason}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.reason,)
+        return type(self), (self.reason, self.rule)
 
 
 class AttackError(ExhumeError):

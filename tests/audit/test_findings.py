@@ -122,8 +122,8 @@ def test_designed_probes_stand_out_and_honest_rows_do_not(small):
 def test_honest_magnitudes_are_those_of_updates():
     from exhume.attack.probes.own_data import own_data
     from exhume.audit.detect import _honest
-    from exhume.audit.scenario import Scenario
     from exhume.protocol.summary import Summary, Update
+    from exhume.simulate.scenario import Scenario
 
     rng = np.random.default_rng(0)
     features, labels = rng.standard_normal((30, 4)), rng.integers(0, 3, 30)

@@ -13,7 +13,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (9, 8, 8), dtype=np.uint8)
 
 
 def test_registry_has_the_promised_encoders():
-    dims = {name: entry.dim for name, entry in encoders.registry().items()}
+    dims = {name: entry.dim for name, entry in encoders.REGISTRY.items()}
     assert dims == {
         "dinov2-vitb14": 768,
         "dinov2-vits14": 384,
@@ -104,7 +104,7 @@ def test_missing_torch_names_the_extra(monkeypatch):
 def test_room_imports_no_torch_and_no_sklearn():
     code = (
         "import sys, exhume.data as d; d.load_features('digits'); from exhume.data import encoders; "
-        "encoders.registry(); print([m for m in ('torch', 'PIL', 'sklearn', 'urllib.request') if m in sys.modules])"
+        "encoders.REGISTRY; print([m for m in ('torch', 'PIL', 'sklearn', 'urllib.request') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in ("[]", "['urllib.request']")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from exhume.data import load, load_features
-from exhume.data.encoders import registry
+from exhume.data.encoders import REGISTRY
 from exhume.errors import DataError, InputError
 
 
@@ -99,5 +99,5 @@ def test_precomputed_features_are_not_used_for_another_request(given_folder, mon
 def test_unknown_names():
     with pytest.raises(InputError, match="data must be one of cifar10, digits"):
         load_features("digitz")
-    with pytest.raises(InputError, match=f"encoder must be one of {', '.join(sorted(registry()))}"):
+    with pytest.raises(InputError, match=f"encoder must be one of {', '.join(sorted(REGISTRY))}"):
         load_features("digits", "resnet")

@@ -320,7 +320,7 @@ def test_bad_options_are_refused_and_exposure_needs_an_accountant():
             IdentificationAccountant(**options)
     with pytest.raises(InputError, match="below d = 24"):
         World(D, C, accountant=IdentificationAccountant(D))
-    with pytest.raises(InputError, match=r"Server\.hardened"):
+    with pytest.raises(InputError, match=r"exhume\.hardened"):
         World(D, C).server.exposure("mallory")
     with pytest.raises(InputError, match="from 1 to the accountant's 1"):
         IdentificationAccountant(1).exposure("mallory", coalition=2)

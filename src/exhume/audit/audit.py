@@ -149,7 +149,7 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
 
 
 def _content_hash(data: str) -> str:
-    entry = sets.registry().get(data)
+    entry = sets.REGISTRY.get(data)
     return entry.sha256 if entry is not None else "see fingerprint, which hashes the files"
 
 

@@ -136,8 +136,8 @@ def from_toml(path: Path) -> dict[str, Any]:
 def _check_names(settings: Settings) -> None:
     plugged = [point.name for point in entry_points(group="exhume.probes")]
     known: list[tuple[str, tuple[str, ...], list[str]]] = [
-        ("data", (settings.data,), [*sets.registry(), sets.OWN]),
-        ("encoder", (settings.encoder,), list(encoders.registry())),
+        ("data", (settings.data,), [*sets.REGISTRY, sets.OWN]),
+        ("encoder", (settings.encoder,), list(encoders.REGISTRY)),
         ("probe", settings.probe, [*PROBES, *plugged]),
         ("delete", settings.delete, list(DELETIONS)),
         ("recovery", settings.recovery, list(RECOVERIES)),

@@ -18,7 +18,7 @@ from exhume.protocol.ledger import Ledger
 __all__ = ["CONFIGURED", "HARDENED", "build_defences", "in_words", "key_of", "name_of", "resolve"]
 
 HARDENED = "hardened"
-"""The word for the default configuration of `Server.hardened`, in place of a file."""
+"""The word for the default configuration of `exhume.hardened`, in place of a file."""
 
 CONFIGURED = "as configured"
 """The head format of a server whose configuration decides it."""

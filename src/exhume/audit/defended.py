@@ -1,7 +1,7 @@
 """Attacks on a server with settings of its own: every message goes through its rules, every refusal is an outcome.
 
-The counterpart of `exhume.audit.trial`, which plays the paper's server. The same probes and estimators are used; they
-know nothing of the settings.
+The counterpart of `exhume.simulate.trial`, which plays the paper's server. The same probes and estimators are used;
+they know nothing of the settings.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from exhume.attack.session import Attack, Cost
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.federation import Asked, Federation
 from exhume.audit.listening import Heard, listen
-from exhume.audit.scenario import Matrix, Rows
-from exhume.audit.trial import Recovery, scored_as, sharpened
 from exhume.defence.admission import itemise
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.trial import Recovery, scored_as, sharpened
 
 __all__ = ["DefendedCell", "DefendedTrial", "Found"]
 

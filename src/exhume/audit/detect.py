@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from exhume.attack.probes import Probe
-from exhume.audit.scenario import Matrix, Scenario
+from exhume.numerics import Matrix
+from exhume.simulate.scenario import Scenario
 
 __all__ = ["Conspicuous", "judge_messages"]
 

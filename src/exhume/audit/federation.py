@@ -10,17 +10,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exhume.audit.configured import build_defences, key_of
-from exhume.audit.scenario import Rows, Scenario
 from exhume.defence.accountant import IdentificationAccountant
 from exhume.defence.admission import Origin, Ownership, itemise, sign
 from exhume.defence.config import Config, Defences
 from exhume.defence.release import Chain, DeletionMask, PrivacyBudget
 from exhume.errors import InputError, RefusedError
+from exhume.numerics import Rows
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Exposure, Heads
 from exhume.protocol.server import Receipt
 from exhume.protocol.summary import Update
+from exhume.simulate.scenario import Scenario
 
 __all__ = ["UPLOADS", "Asked", "Federation", "Uploads", "rule_of"]
 

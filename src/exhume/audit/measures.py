@@ -14,9 +14,9 @@ from exhume.attack.transcript import Transcript
 from exhume.audit.detect import judge_messages
 from exhume.audit.plan import Plan
 from exhume.audit.records import RankPoint
-from exhume.audit.scenario import Matrix
-from exhume.audit.trial import Recovery
+from exhume.numerics import Matrix
 from exhume.protocol.head import Head
+from exhume.simulate.trial import Recovery
 
 __all__ = ["accuracy", "cell_fields", "guess_error", "rank_curve", "recovery_fields"]
 

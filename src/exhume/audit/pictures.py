@@ -13,11 +13,11 @@ from exhume.attack.block import Block
 from exhume.audit.configured import CONFIGURED
 from exhume.audit.defended_work import defended_cell
 from exhume.audit.plan import Plan, prepare
-from exhume.audit.scenario import Rows
-from exhume.audit.trial import Cell
 from exhume.data import encoders, sets
 from exhume.data.encoders.random_relu import RandomRelu
 from exhume.errors import ExhumeError
+from exhume.numerics import Rows
+from exhume.simulate.trial import Cell
 
 __all__ = ["Gallery", "Reader", "gallery"]
 
@@ -83,7 +83,7 @@ class Reader:
 def gallery(plan: Plan) -> Gallery | None:
     """Attack a few record deletions once more and picture what came out; None where there is nothing to picture."""
     settings = plan.settings
-    entry = sets.registry().get(settings.data)
+    entry = sets.REGISTRY.get(settings.data)
     if entry is None or len(entry.shape) != 2 or settings.encoder not in ("none", "random-relu"):
         return None
     rows = [plan.rows(d) for d in plan.deletions() if d.kind == "sample"][:SHOWN]

@@ -18,10 +18,11 @@ from exhume.attack.probes.registry import Means
 from exhume.audit.config import Settings
 from exhume.audit.configured import CONFIGURED, resolve
 from exhume.audit.records import SCHEMA
-from exhume.audit.scenario import Rows, Scenario
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
 from exhume.defence.config import Config
+from exhume.numerics import Rows
+from exhume.simulate.scenario import Scenario
 
 __all__ = ["Deletion", "Plan", "Task", "code_digest", "prepare"]
 
@@ -159,8 +160,6 @@ _NUMBERS = (
     "listening",
     "measures",
     "plan",
-    "scenario",
-    "trial",
     "work",
 )
 """The modules of this room that make numbers."""
@@ -172,6 +171,7 @@ def code_digest() -> str:
     root = Path(exhume.__file__).parent
     files = [*sorted(root.glob("protocol/*.py")), *sorted(root.glob("attack/**/*.py"))]
     files += sorted(root.glob("defence/**/*.py"))
+    files += sorted(root.glob("simulate/**/*.py"))
     files += [root / "audit" / f"{name}.py" for name in _NUMBERS]
     digest = hashlib.sha256()
     for file in files:

@@ -16,10 +16,10 @@ from exhume.audit.exposure import bare_exposures
 from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve, recovery_fields
 from exhume.audit.plan import Plan, Task, prepare
 from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
-from exhume.audit.trial import Cell, Replay, Trial
 from exhume.errors import ExhumeError, SingularStateError
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.trial import Cell, Replay, Trial
 
 __all__ = ["do"]
 

@@ -45,11 +45,11 @@ def list_(as_json: AsJson = False) -> None:
             "test": entry.test_rows,
             "bundled": entry.holding is None,
         }
-        for entry in sets.registry().values()
+        for entry in sets.REGISTRY.values()
     ]
     models: list[dict[str, object]] = [
         {"name": entry.name, "about": entry.about, "dim": entry.dim, "extra": entry.extra}
-        for entry in encoders.registry().values()
+        for entry in encoders.REGISTRY.values()
     ]
     if as_json:
         own = {"name": sets.OWN, "about": OWN_ABOUT}

@@ -183,7 +183,7 @@ def _cached(entry: DataSet, model: Encoder, home: Path, limit: int | None) -> Fe
 
 def _given(entry: DataSet, model: Encoder, limit: int | None) -> FeatureSet | None:
     """Return precomputed features of a folder on EXHUME_DATA_PATH; only for encoders that need weights."""
-    if encoders.by_name(model.name).holding is None:
+    if encoders.REGISTRY.find(model.name).holding is None:
         return None
     for folder in data_path():
         files = [folder / "features" / f"{entry.name}_{model.name}_{split}.npz" for split in ("train", "test")]
@@ -223,7 +223,7 @@ def _computed(
     keep: bool,
     tick: Tick | None,
 ) -> FeatureSet:
-    if keep or encoders.by_name(model.name).holding is not None:
+    if keep or encoders.REGISTRY.find(model.name).holding is not None:
         ready = extract(entry, model, home, limit=limit, batch=batch, download=download, tick=tick)
         return _wrap(ready.arrays, entry, model, ready.key, "computed", ready.folder)
     # Encoders without weights cost less than reading a cache, so nothing is written.
@@ -241,7 +241,7 @@ def _from_file(
         raise InputError("path", f"the file to read when data is '{OWN}'", path)
     train, train_labels, test, test_labels = read_own(path, labels)
     classes = 1 + max(int(part.max(initial=0)) for part in (train_labels, test_labels))
-    if encoders.by_name(encoder).holding is not None:
+    if encoders.REGISTRY.find(encoder).holding is not None:
         raise InputError("encoder", f"none or random-relu for data '{OWN}', which has no images", encoder)
     model = encoders.build(encoder, replace(options, width=train.shape[1]))
     arrays: Arrays = (train[:limit], train_labels[:limit], test[:limit], test_labels[:limit])

@@ -55,8 +55,8 @@ class Fetched:
 
 def holdings() -> dict[str, Holding]:
     """Everything that can be fetched, by name: data sets, then weights."""
-    data = {name: entry.holding for name, entry in sets.registry().items()}
-    weights = {name: entry.holding for name, entry in encoders.registry().items()}
+    data = {name: entry.holding for name, entry in sets.REGISTRY.items()}
+    weights = {name: entry.holding for name, entry in encoders.REGISTRY.items()}
     return {name: holding for name, holding in (data | weights).items() if holding is not None}
 
 
@@ -73,7 +73,7 @@ def fetch(name: str, home: str | Path | None = None, progress: Progress | None =
     DataError
         If a file could not be had from any source; says what each of them answered.
     """
-    bundled = [entry.name for entry in sets.registry().values() if entry.holding is None]
+    bundled = [entry.name for entry in sets.REGISTRY.values() if entry.holding is None]
     if name in bundled:
         return Fetched(name, Path(), {})
     if name not in holdings():

@@ -72,8 +72,8 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def _use(file: Path) -> str | None:
-    for data in sets.registry():
-        for encoder, entry in encoders.registry().items():
+    for data in sets.REGISTRY:
+        for encoder, entry in encoders.REGISTRY.items():
             if entry.holding is not None and file.name in (
                 f"{data}_{encoder}_{split}.npz" for split in ("train", "test")
             ):

@@ -13,12 +13,13 @@ from exhume.attack.probes.base import Probe, Step
 from exhume.attack.probes.designed import designed
 from exhume.attack.probes.own_data import own_data
 from exhume.attack.probes.random import random
-from exhume.audit.scenario import Rows, Scenario
-from exhume.audit.trial import Cell
 from exhume.data import dirichlet, select_attacker
 from exhume.errors import unknown_name
+from exhume.numerics import Rows
 from exhume.paper.source import Source
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.scenario import Scenario
+from exhume.simulate.trial import Cell
 
 __all__ = ["CellSpec", "Pick", "Rehearsed", "Split", "cell", "federation", "pick", "request_p99", "scenario"]
 

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.attack._linalg import relative
-from exhume.audit.scenario import Rows, Scenario
+from exhume.numerics import Rows
 from exhume.paper.cells import Split, federation, request_p99
 from exhume.paper.source import Source
 from exhume.paper.work import Result
 from exhume.protocol.head import Head, round_to
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.scenario import Scenario
 
 __all__ = ["Detect", "Honest", "Rounding"]
 

@@ -1,6 +1,6 @@
 """The units of work that tables ask for: each is plain data, runs anywhere, and returns plain numbers.
 
-The attacker's part sees only heads and its own messages (`exhume.audit.trial`); the hidden ledger is read here for
+The attacker's part sees only heads and its own messages (`exhume.simulate.trial`); the hidden ledger is read here for
 scoring alone. ``REVISION`` goes into every key: raise it when the meaning of a result changes.
 """
 
@@ -20,7 +20,6 @@ from exhume.attack.identify import Diagnostics, identify
 from exhume.attack.identify import State as Identified
 from exhume.attack.recover import difference
 from exhume.attack.session import Attack
-from exhume.audit.trial import Cell, Recovery, Trial
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
 from exhume.paper.cells import CellSpec, Pick, Split, cell, pick, scenario
@@ -29,6 +28,7 @@ from exhume.protocol.head import Head
 from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Update
+from exhume.simulate.trial import Cell, Recovery, Trial
 
 __all__ = ["REVISION", "Chain", "Deletion", "Gate", "Job", "Result", "Spec", "Stack", "State"]
 

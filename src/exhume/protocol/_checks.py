@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dasum
 
 from exhume.errors import InputError
+from exhume.numerics import Matrix
 
 __all__ = [
     "SYMMETRY_TOLERANCE",
-    "Matrix",
     "as_features",
     "as_labels",
     "as_matrix",
     "check_symmetric",
     "extent",
 ]
-
-Matrix = NDArray[np.float64]
 
 SYMMETRY_TOLERANCE = 2.0**-28
 """Largest relative asymmetry that roundoff explains.

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.errors import InputError, NotHeldError
-from exhume.protocol._checks import Matrix, as_features, as_labels
+from exhume.numerics import Matrix
+from exhume.protocol._checks import as_features, as_labels
 from exhume.protocol.grid import snap
 from exhume.protocol.message import Batch, Message, count
 from exhume.protocol.server import Receipt

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from exhume.errors import HeadroomError, InputError
-from exhume.protocol._checks import Matrix, as_features, extent
+from exhume.numerics import Matrix
+from exhume.protocol._checks import as_features, extent
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["as_grid", "check_on_grid", "check_room", "rows_left", "snap"]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.errors import InputError
-from exhume.protocol._checks import Matrix, as_features
+from exhume.numerics import Matrix
+from exhume.protocol._checks import as_features
 
 __all__ = ["Head", "round_to", "unit_roundoff"]
 

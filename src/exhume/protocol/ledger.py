@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from exhume.errors import InputError, SingularStateError
-from exhume.protocol._checks import Matrix
+from exhume.numerics import Matrix
 from exhume.protocol.grid import as_grid, check_on_grid, check_room, rows_left
 from exhume.protocol.summary import Summary, Update
 

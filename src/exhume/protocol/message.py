@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.errors import InputError
-from exhume.protocol._checks import Matrix, as_features, as_labels
+from exhume.numerics import Matrix
+from exhume.protocol._checks import as_features, as_labels
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["MOST", "MOST_TAG", "Batch", "Message", "count", "itemise", "message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
@@ -41,6 +42,9 @@ class Occasion:
 class AdmissionRule(ABC):
     """Accepts or refuses updates before they touch the ledger."""
 
+    name: ClassVar[str] = ""
+    """What configurations, receipts and reports call the rule."""
+
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:
         """Return the reason to refuse this update from this client, or None to let it pass. Changes nothing."""
@@ -51,6 +55,9 @@ class AdmissionRule(ABC):
 
 class ReleaseRule(ABC):
     """Decides what head, if any, goes out after an accepted change."""
+
+    name: ClassVar[str] = ""
+    """What configurations and reports call the rule."""
 
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:
@@ -72,6 +79,9 @@ class Exposure:
 
 class Accountant(ABC):
     """Keeps what clients could know, and has the last word on a release."""
+
+    name: ClassVar[str] = ""
+    """What configurations and reports call the accountant."""
 
     @abstractmethod
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:

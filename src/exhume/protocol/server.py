@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from exhume.errors import InputError, RefusedError
 from exhume.protocol.head import Head
@@ -28,6 +26,8 @@ class Receipt:
     """The head that was broadcast for it; None where the message was refused or the release withheld."""
     number: int
     """How many logical submissions the server had accepted by then."""
+    rule: str | None = None
+    """The name of the rule that refused it; None where it was accepted."""
 
 
 class Server:
@@ -62,13 +62,6 @@ class Server:
         self._accountant = accountant
         self._counts = Counts()
         self._head: Head | None = None
-
-    @classmethod
-    def hardened(cls, ledger: Ledger, **options: Any) -> Server:
-        """Return a server with the default defences: `exhume.defence.hardened`, whose options these are."""
-        # Found by name when called: the protocol knows no defence, as the import contracts say.
-        made: Server = importlib.import_module("exhume.defence").hardened(ledger, **options)
-        return made
 
     def resume(self, counts: Counts, head: Head | None) -> None:
         """Go on where a server that stopped was: its counts, and the head that it last released."""
@@ -143,31 +136,36 @@ class Server:
                 "messages", "at most one per client in a round", f"{len(names)} of {len(set(names))} clients"
             )
         verdicts = [(client, update, self._refusal(client, update)) for client, update in pending]
-        accepted = [(client, update) for client, update, reason in verdicts if reason is None]
+        accepted = [(client, update) for client, update, refusal in verdicts if refusal is None]
         head = self._accept(accepted) if accepted else None
         refused = len(pending) - len(accepted)
         self._counts = replace(self._counts, refused=self._counts.refused + refused)
         number = self._counts.submissions
         return [
-            Receipt(client, reason is None, reason, head if reason is None else None, number)
-            for client, _, reason in verdicts
+            Receipt(client, True, None, head, number)
+            if refusal is None
+            else Receipt(client, False, refusal.reason, None, number, refusal.rule)
+            for client, _, refusal in verdicts
         ]
 
     def exposure(self, client: str) -> Exposure:
         """Return what a client could know of the hidden state by now; needs an accountant."""
         if self._accountant is None:
-            raise InputError("accountant", "given to the server (or use Server.hardened) to ask for exposure", "none")
+            raise InputError("accountant", "given to the server (or use exhume.hardened) to ask for exposure", "none")
         return self._accountant.exposure(client)
 
     def as_target(self, client: str) -> ServerTarget:
         """Return this server as ``client`` sees it."""
         return ServerTarget(self, client)
 
-    def _refusal(self, client: str, update: Update) -> str | None:
+    def _refusal(self, client: str, update: Update) -> RefusedError | None:
         if (update.d, update.c) != self.shape:
             d, c = self.shape
             raise InputError("update", f"of d = {d}, c = {c}, as the ledger", f"d = {update.d}, c = {update.c}")
-        return next((r for rule in self._admission if (r := rule.refuse(update, client)) is not None), None)
+        for rule in self._admission:
+            if (reason := rule.refuse(update, client)) is not None:
+                return RefusedError(reason, rule.name or type(rule).__name__)
+        return None
 
     def _accept(self, messages: Sequence[tuple[str, Update]]) -> Head | None:
         updates = tuple(update for _, update in messages)
@@ -224,7 +222,7 @@ class ServerTarget:
         """Submit an update and return the head that is public afterwards."""
         receipt = self._server.submit(update, self._client)
         if receipt.reason is not None:
-            raise RefusedError(receipt.reason)
+            raise RefusedError(receipt.reason, receipt.rule)
         return receipt.head if receipt.head is not None else self._server.head()
 
     def __repr__(self) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from exhume.errors import InputError
+from exhume.numerics import Matrix
 from exhume.protocol._checks import (
-    Matrix,
     as_features,
     as_labels,
     as_matrix,

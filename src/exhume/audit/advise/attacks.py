@@ -23,9 +23,9 @@ from exhume.attack.symmetric import identify_symmetric
 from exhume.audit.advise.averages import by_averages, informed
 from exhume.audit.advise.learning import Follow, Guess, Learn, estimate, guess_of_A
 from exhume.audit.advise.prober import Plan, Prober, Run
-from exhume.audit.scenario import Matrix
 from exhume.defence.admission import Batch
 from exhume.errors import AttackError, NotIdentifiedError
+from exhume.numerics import Matrix
 from exhume.protocol import Head
 
 __all__ = ["ATTACKS", "Follow", "Guess"]

@@ -158,7 +158,7 @@ class Defence:
     show_rows: bool = False
     """Whether the default has clients show their rows."""
     hardened: bool = False
-    """Whether this is the default of `Server.hardened`; the names of rules then stay empty."""
+    """Whether this is the default of `exhume.hardened`; the names of rules then stay empty."""
 
     @property
     def itemised(self) -> bool:
@@ -281,7 +281,7 @@ def _all() -> Iterator[Defence]:
         rules,
         ("every-8", "posterior"),
     )
-    yield Defence("hardened", "the default of Server.hardened, calibrated", hardened=True)
+    yield Defence("hardened", "the default of exhume.hardened, calibrated", hardened=True)
     yield Defence("hardened+rows", "the same; clients show rows", hardened=True, show_rows=True)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from exhume.attack._linalg import relative
 from exhume.audit.advise.defences import Context, Defence
 from exhume.audit.advise.setting import Setting
-from exhume.audit.scenario import Matrix, Rows
 from exhume.defence.admission import Batch, itemise, sign
 from exhume.defence.release import Chain, DeletionMask
 from exhume.errors import RefusedError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol import Head, Ledger, Receipt, Update
 
 __all__ = ["ATTACKER", "Federation", "Service", "key_of"]

@@ -14,8 +14,8 @@ from exhume.attack.partial import identify_partial
 from exhume.attack.symmetric import identify_symmetric
 from exhume.attack.transcript import Transcript
 from exhume.audit.advise.prober import Prober, Run
-from exhume.audit.scenario import Matrix
 from exhume.errors import NotIdentifiedError
+from exhume.numerics import Matrix
 from exhume.protocol import Head
 
 __all__ = ["Follow", "Guess", "Learn", "estimate", "guess_of_A", "state_of"]

@@ -10,9 +10,9 @@ import numpy as np
 from exhume.attack.transcript import Recorder, Transcript
 from exhume.audit.advise.federation import Federation
 from exhume.audit.advise.setting import Setting
-from exhume.audit.scenario import Matrix, Rows
 from exhume.defence.admission import Batch
 from exhume.errors import AttackError, InputError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol import Head, Receipt, Summary, Update
 
 __all__ = ["SCALES", "Plan", "Prober", "Run", "Spent"]

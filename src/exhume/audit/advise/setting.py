@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.audit.scenario import Matrix, Rows
 from exhume.errors import DataError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary
 
 __all__ = ["Setting", "make_setting"]

@@ -18,9 +18,9 @@ from exhume.audit.advise.defences import DEFENCES, defence
 from exhume.audit.advise.federation import Federation
 from exhume.audit.advise.prober import Plan, Prober
 from exhume.audit.advise.setting import Setting
-from exhume.audit.scenario import Rows
 from exhume.defence.admission import Batch
 from exhume.errors import ExhumeError, unknown_name
+from exhume.numerics import Rows
 from exhume.protocol import Summary, Update
 
 __all__ = ["ALL_ATTACKS", "Cell", "Honest", "Score", "honest_cell", "run_cell"]

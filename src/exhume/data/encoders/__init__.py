@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-
-from exhume.data._registry import discover
 from exhume.data.encoders._base import RESIZES, Encoder, EncoderEntry, Options
 from exhume.errors import InputError, unknown_name
+from exhume.registry import Registry
 
-__all__ = ["RESIZES", "Encoder", "EncoderEntry", "Options", "build", "by_name", "registry"]
+__all__ = ["REGISTRY", "RESIZES", "Encoder", "EncoderEntry", "Options", "build"]
 
-
-@cache
-def registry() -> dict[str, EncoderEntry]:
-    """Every known encoder, by name."""
-    return discover(sys.modules[__name__], "ENCODERS", "exhume.encoders", EncoderEntry)
-
-
-def by_name(name: str) -> EncoderEntry:
-    """Return the registry entry of that name."""
-    if name not in registry():
-        raise unknown_name("encoder", name, registry())
-    return registry()[name]
+REGISTRY = Registry("encoder", __name__, "ENCODERS", "exhume.encoders", EncoderEntry)
+"""Every known encoder, by name."""
 
 
 def build(name: str, options: Options) -> Encoder:
@@ -35,7 +22,7 @@ def build(name: str, options: Options) -> Encoder:
     InputError
         If there is no encoder of that name, or the options do not fit it.
     """
-    entry = by_name(name)
+    entry = REGISTRY.find(name)
     if options.weights is None and options.sha256 is not None:
         raise InputError("sha256", "given together with weights", options.sha256)
     if entry.holding is None and options.weights is not None:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
 from pathlib import Path
 
-from exhume.data._registry import discover
 from exhume.data.home import home_folder
 from exhume.data.sets._base import DataSet, ImageSet
 from exhume.errors import InputError, unknown_name
+from exhume.registry import Registry
 
-__all__ = ["OWN", "DataSet", "ImageSet", "by_name", "load", "registry"]
+__all__ = ["OWN", "REGISTRY", "DataSet", "ImageSet", "by_name", "load"]
 
 OWN = "features"
 """The name under which a user's own file of features goes; it has no images, so it is not in the registry."""
 
 
-@cache
-def registry() -> dict[str, DataSet]:
-    """Every known data set of images, by name."""
-    return discover(sys.modules[__name__], "DATA_SETS", "exhume.data_sets", DataSet)
+REGISTRY = Registry("data", __name__, "DATA_SETS", "exhume.data_sets", DataSet)
+"""Every known data set of images, by name."""
 
 
 def by_name(name: str) -> DataSet:
     """Return the registry entry of that name."""
     if name == OWN:
-        raise InputError("data", f"one of {', '.join(sorted(registry()))} where images are wanted", f"'{name}'")
-    if name not in registry():
-        raise unknown_name("data", name, [*registry(), OWN])
-    return registry()[name]
+        raise InputError("data", f"one of {', '.join(sorted(REGISTRY))} where images are wanted", f"'{name}'")
+    if name not in REGISTRY:
+        raise unknown_name("data", name, [*REGISTRY, OWN])
+    return REGISTRY[name]
 
 
 def load(name: str, home: str | Path | None = None, *, download: bool = True) -> ImageSet:

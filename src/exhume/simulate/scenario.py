@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exhume.errors import InputError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Summary
 
-__all__ = ["Matrix", "Rows", "Scenario"]
-
-Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp]
+__all__ = ["Scenario"]
 
 
 @dataclass(frozen=True)

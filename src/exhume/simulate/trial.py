@@ -19,12 +19,13 @@ from exhume.attack.recover import difference, rank_one
 from exhume.attack.session import Attack, Cost
 from exhume.attack.symmetric import identify_symmetric
 from exhume.attack.transcript import Transcript
-from exhume.audit.scenario import Matrix, Rows, Scenario
 from exhume.errors import AttackError, InputError, NotIdentifiedError, RefusedError, SingularStateError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.scenario import Scenario
 
 __all__ = ["Cell", "Recovery", "Replay", "Residuals", "Trial", "scored_as", "sharpened"]
 

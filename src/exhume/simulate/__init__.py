@@ -1,0 +1,1 @@
+"""What every experiment plays: one federation, one trial, one adaptive prober, and how outcomes are scored."""
