@@ -30,9 +30,9 @@ Encoder = Annotated[str, typer.Option(help="Encoder whose features are decoded."
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the known decoders."""
-    from exhume.decode import registry
+    from exhume.decode import REGISTRY
 
-    rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in registry().values()]
+    rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in REGISTRY.values()]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -59,10 +59,10 @@ def train(
     from exhume.data import load_features
     from exhume.data.home import home_folder
     from exhume.data.progress import extraction_bar
-    from exhume.decode import by_name, save
+    from exhume.decode import REGISTRY, save
     from exhume.decode.progress import training_bar
 
-    entry = by_name(name)
+    entry = REGISTRY.find(name)
     path = out or home_folder(home) / "decoders" / f"{name}-{data}-{encoder}.safetensors"
     checkpoint = path.with_suffix(".checkpoint.safetensors")
     given = {"steps": steps, "batch": batch, "device": device}

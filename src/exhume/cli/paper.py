@@ -75,7 +75,8 @@ def run(
     from exhume.errors import InputError
     from exhume.paper.execute import execute, progress_bar
     from exhume.paper.plan import FULL, QUICK, Study
-    from exhume.paper.registry import by_names
+    from exhume.paper.registry import by_names, missing
+    from exhume.paper.registry import tables as known_tables
     from exhume.paper.render import Page, console_table, write_json
     from exhume.paper.source import TICK, Source
     from exhume.paper.store import Store, default_store
@@ -83,6 +84,10 @@ def run(
     if jobs < 1:
         raise InputError("--jobs", "at least 1", jobs)
     tables = by_names(names)
+    if "all" in names:
+        for name, table in known_tables().items():
+            if reason := missing(table):
+                typer.echo(f"left out: {name} {reason}", err=True)
     plan = (QUICK if quick else FULL).resized(size or ())
     chosen = data or (["features"] if features is not None else ["mnist", "cifar10"])
     place = None if home is None else str(home)

@@ -2,9 +2,9 @@
 
 >>> import numpy as np
 >>> from exhume.data import load_features
->>> from exhume.decode import by_name
+>>> from exhume.decode import build
 >>> found = load_features("digits", "random-relu", dim=256, images=True)
->>> decoder = by_name("ridge").build().fit(found.train_features, found.images.train_images)
+>>> decoder = build("ridge").fit(found.train_features, found.images.train_images)
 >>> decoder.decode(found.test_features[:3], generator=np.random.default_rng(0)).shape
 (3, 8, 8)
 """
@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from exhume.decode._base import Decoder, DecoderEntry, Pixels, Record
-from exhume.decode.decoders import by_name, registry
+from exhume.decode.decoders import REGISTRY, build
 from exhume.decode.store import load, save
 
-__all__ = ["Decoder", "DecoderEntry", "Pixels", "Record", "by_name", "load", "registry", "save"]
+__all__ = ["REGISTRY", "Decoder", "DecoderEntry", "Pixels", "Record", "build", "load", "save"]

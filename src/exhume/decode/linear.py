@@ -72,9 +72,9 @@ def fit_linear(features: Array, targets: Array, penalty: float | None = None) ->
 
     standard = Standard.of(features)
     scaled = standard(features)
-    chosen: Any = RidgeCV(PENALTIES) if penalty is None else Ridge(penalty)
-    model = chosen.fit(scaled, targets)
-    return Linear(standard, model.coef_.T, np.asarray(model.intercept_), float(getattr(model, "alpha_", penalty)))
+    model: Any = (RidgeCV(PENALTIES) if penalty is None else Ridge(penalty)).fit(scaled, targets)
+    used = float(model.alpha_) if penalty is None else penalty
+    return Linear(standard, np.ascontiguousarray(model.coef_.T), np.asarray(model.intercept_), used)
 
 
 def crossed(features: Array, targets: Array, penalty: float, rng: np.random.Generator) -> NDArray[np.float64]:

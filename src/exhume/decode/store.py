@@ -20,7 +20,7 @@ from safetensors.numpy import save as safetensors_bytes
 from exhume.data._files import atomic_file
 from exhume.data.sets._base import sha256_of_arrays
 from exhume.decode._base import Array, Decoder, Record
-from exhume.decode.decoders import by_name
+from exhume.decode.decoders import build
 from exhume.errors import DataError, InputError
 
 __all__ = ["load", "read_arrays", "save", "write_arrays"]
@@ -73,7 +73,7 @@ def load(path: Path, *, decoder: str | None = None, encoder: str | None = None, 
             raise DataError(
                 f"{path} is of another training record: its {field} is {getattr(record, field)}, not {wanted}"
             )
-    found = by_name(record.decoder).build(**record.options)
+    found = build(record.decoder, **record.options)
     found.state, found.record = arrays, record
     return found
 

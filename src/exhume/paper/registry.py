@@ -7,10 +7,10 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from exhume.errors import InputError, unknown_name
+from exhume.errors import DataError, InputError, unknown_name
 from exhume.paper.table import Table
 
-__all__ = ["about", "by_names", "tables"]
+__all__ = ["about", "by_names", "missing", "tables"]
 
 _MODULES = (
     "rank_threshold",
@@ -30,6 +30,7 @@ _MODULES = (
     "amplification_bound",
     "class_replay",
     "client_replay",
+    "local_decoder",
 )
 
 
@@ -52,7 +53,14 @@ def by_names(names: Iterable[str]) -> list[Table]:
     for name in sorted(wanted - {"all"}):
         if name not in known:
             raise unknown_name("table", name, [*known, "all"])
-    return [table for name, table in known.items() if name in wanted or "all" in wanted]
+        if reason := missing(known[name]):
+            raise DataError(f"the table {name} {reason}")
+    return [table for name, table in known.items() if name in wanted or ("all" in wanted and missing(table) is None)]
+
+
+def missing(table: Table) -> str | None:
+    """Return what a table lacks here to run, in words; ``all`` leaves such tables out, by name they are an error."""
+    return None if table.lacks is None else table.lacks()
 
 
 def about(table: Table) -> str:

@@ -17,7 +17,7 @@ from scipy.stats import beta
 
 from exhume.errors import InputError
 
-__all__ = ["Count", "Mean", "Number", "Range", "Value", "clopper_pearson", "from_record", "parse"]
+__all__ = ["Count", "Mean", "Number", "Range", "Value", "Words", "clopper_pearson", "from_record", "parse"]
 
 
 def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
@@ -144,7 +144,26 @@ class Range:
         return {"low": _plain(self.low), "high": _plain(self.high)}
 
 
-Value = Number | Mean | Count | Range
+@dataclass(frozen=True)
+class Words:
+    """A judgement in words; never compared."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def level(self) -> float | None:
+        """Words have no size."""
+        return None
+
+    def record(self) -> dict[str, Any]:
+        """Return what goes into JSON."""
+        return {"words": self.text}
+
+
+Value = Number | Mean | Count | Range | Words
 
 _COUNT = re.compile(r"(\d+)/(\d+)(?: \[([\d.]+), ([\d.]+)\])?")
 
@@ -170,6 +189,8 @@ def from_record(plain: dict[str, Any] | None) -> Value | None:
     """Read what `record` gave."""
     if plain is None:
         return None
+    if "words" in plain:
+        return Words(plain["words"])
     if "count" in plain:
         interval = plain.get("interval")
         return Count(plain["count"], plain["of"], None if interval is None else (interval[0], interval[1]))

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
+from typing import Any
 
-from exhume.data._registry import discover
-from exhume.decode._base import DecoderEntry
-from exhume.errors import unknown_name
+from exhume.decode._base import Decoder, DecoderEntry
+from exhume.registry import Registry
 
-__all__ = ["by_name", "registry"]
+__all__ = ["REGISTRY", "build"]
 
-
-@cache
-def registry() -> dict[str, DecoderEntry]:
-    """Every known decoder, by name."""
-    return discover(sys.modules[__name__], "DECODERS", "exhume.decoders", DecoderEntry)
+REGISTRY = Registry("decoder", __name__, "DECODERS", "exhume.decoders", DecoderEntry)
+"""Every known decoder, by name."""
 
 
-def by_name(name: str) -> DecoderEntry:
-    """Return the registry entry of that name."""
-    if name not in registry():
-        raise unknown_name("decoder", name, registry())
-    return registry()[name]
+def build(name: str, **options: Any) -> Decoder:
+    """Return a fresh decoder of that name with these options."""
+    return REGISTRY.find(name).build(**options)

@@ -23,7 +23,7 @@ class Retrieval(Decoder):
 
     def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
         standard = Standard.of(rows.features)
-        state = {
+        state: dict[str, Array] = {
             "centre": standard.centre,
             "spread": standard.spread,
             "features": standard(rows.features).astype(np.float32),
