@@ -94,6 +94,45 @@ def train(
     _tell(decoder.record, path, as_json)
 
 
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A trained decoder.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set whose test rows to draw; without it, only the record.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of the features (default: the one in the record).")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Test rows to draw and measure.")] = 200,
+    out: Annotated[Path, typer.Option(help="The figure: ten targets, what was drawn, and the null.")] = Path(
+        "decoded.png"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a trained decoder: its record, and its measures and pictures on a data set's test rows (exact features)."""
+    from exhume.decode import load
+    from exhume.decode.show import draw, measured
+
+    decoder = load(file, encoder=encoder)
+    assert decoder.record is not None
+    if data is None:
+        _tell(decoder.record, file, as_json)
+        return
+    if rows < 1:
+        raise InputError("rows", "at least 1", rows)
+    shown = measured(decoder, data, home=home, rows=rows, seed=seed)
+    draw(shown, out)
+    if as_json:
+        typer.echo(json.dumps({"measures": shown.means(), "figure": str(out)}, indent=2))
+        return
+    for name, means in shown.means().items():
+        typer.echo(f"{name:<12}" + "  ".join(f"{measure} {value:.3f}" for measure, value in means.items()))
+    typer.echo(shown.verdict())
+    typer.echo(f"written: {out}")
+
+
 def _tell(record: Record, path: Path, as_json: bool) -> None:
     facts: dict[str, Any] = {**asdict(record), "path": str(path)}
     if as_json:

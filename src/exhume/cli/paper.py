@@ -83,10 +83,10 @@ def run(
 
     if jobs < 1:
         raise InputError("--jobs", "at least 1", jobs)
-    tables = by_names(names)
+    tables = by_names(names, home)
     if "all" in names:
         for name, table in known_tables().items():
-            if reason := missing(table):
+            if reason := missing(table, home):
                 typer.echo(f"left out: {name} {reason}", err=True)
     plan = (QUICK if quick else FULL).resized(size or ())
     chosen = data or (["features"] if features is not None else ["mnist", "cifar10"])

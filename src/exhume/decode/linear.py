@@ -74,7 +74,9 @@ def fit_linear(features: Array, targets: Array, penalty: float | None = None) ->
     scaled = standard(features)
     model: Any = (RidgeCV(PENALTIES) if penalty is None else Ridge(penalty)).fit(scaled, targets)
     used = float(model.alpha_) if penalty is None else penalty
-    return Linear(standard, np.ascontiguousarray(model.coef_.T), np.asarray(model.intercept_), used)
+    # With a single target scikit-learn drops its axis.
+    weights = np.ascontiguousarray(model.coef_.reshape(targets.shape[1], -1).T)
+    return Linear(standard, weights, np.atleast_1d(model.intercept_), used)
 
 
 def crossed(features: Array, targets: Array, penalty: float, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -109,7 +109,7 @@ def nearest(queries: Array, known: Array) -> NDArray[np.intp]:
         raise InputError("queries", f"rows of {flat.shape[1]} numbers", asked.shape[1])
     lengths = np.einsum("ij,ij->i", flat, flat)
     parts = [np.argmin(lengths - 2 * asked[i : i + BATCH] @ flat.T, axis=1) for i in range(0, len(asked), BATCH)]
-    return np.concatenate(parts) if parts else np.empty(0, np.intp)
+    return np.concatenate(parts)
 
 
 def beats(ours: Array, null: Array) -> bool:

@@ -21,7 +21,7 @@ from exhume.data import ImageSet, load, sets
 from exhume.data.home import home_folder
 from exhume.decode import Decoder, Pixels, build
 from exhume.decode._torch import available
-from exhume.decode.images import in_8_bits
+from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.judge import Judge
 from exhume.decode.measures import MEASURES, Scores, beats
 from exhume.numerics import Matrix, Rows, relative
@@ -144,6 +144,7 @@ def _attacked(live: Cell, deleted: Rows) -> dict[str, Found]:
 def score(stage: Scene, decoder: Decoder, found: Found) -> Result:
     """Draw what was found and score it; the pictures of the first records come with the scores."""
     drawn = decoder.decode(found.features, generator=np.random.default_rng(0), labels=found.labels)
+    drawn = in_shape(drawn, stage.images.train_images.shape[1:])
     drawn[~found.found] = (stage.images.train_images[stage.own] / 255.0).mean(axis=0)
     return judged(stage, drawn, found)
 

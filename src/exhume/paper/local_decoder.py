@@ -117,7 +117,7 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     draw_strips(studies, strips, path)
 
 
-def _lacks() -> str | None:
+def _lacks(_home: str | Path | None) -> str | None:
     return None if available() else "needs the 'decode' extra: pip install 'exhume[decode]'"
 
 

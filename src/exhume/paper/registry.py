@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from exhume.errors import DataError, InputError, unknown_name
 from exhume.paper.table import Table
@@ -31,6 +32,7 @@ _MODULES = (
     "class_replay",
     "client_replay",
     "local_decoder",
+    "latent_diffusion",
 )
 
 
@@ -46,21 +48,23 @@ def tables() -> dict[str, Table]:
     return found
 
 
-def by_names(names: Iterable[str]) -> list[Table]:
+def by_names(names: Iterable[str], home: str | Path | None = None) -> list[Table]:
     """Return tables by name, in the order of the page; ``all`` is every one."""
     wanted = set(names)
     known = tables()
     for name in sorted(wanted - {"all"}):
         if name not in known:
             raise unknown_name("table", name, [*known, "all"])
-        if reason := missing(known[name]):
+        if reason := missing(known[name], home):
             raise DataError(f"the table {name} {reason}")
-    return [table for name, table in known.items() if name in wanted or ("all" in wanted and missing(table) is None)]
+    return [
+        table for name, table in known.items() if name in wanted or ("all" in wanted and missing(table, home) is None)
+    ]
 
 
-def missing(table: Table) -> str | None:
+def missing(table: Table, home: str | Path | None = None) -> str | None:
     """Return what a table lacks here to run, in words; ``all`` leaves such tables out, by name they are an error."""
-    return None if table.lacks is None else table.lacks()
+    return None if table.lacks is None else table.lacks(home)
 
 
 def about(table: Table) -> str:

@@ -17,7 +17,7 @@ from exhume.data._files import atomic_file, digest_of, short
 from exhume.data.home import home_folder
 from exhume.data.sets._base import sha256_of_arrays
 from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
-from exhume.decode._torch import EXTRA, Tensor, device_of, torch
+from exhume.decode._torch import EXTRA, Tensor, device_of, diffusers, torch
 from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.latent import autoencoder
 from exhume.decode.latent.checkpoint import run
@@ -77,17 +77,19 @@ class Diffusion(Decoder):
         return {name: getattr(self, name) for name in ("steps", "batch", "rate", "width", "autoencoder")}
 
     def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+        # Asked for first: without the extra nothing needs to be fetched or computed.
+        diffusers(WHAT)
         held = max(1, len(rows.images) // HELD_OUT)
         standard, latents = Standard.of(rows.features[:-held]), self._latents(rows.images)
-        flat = latents[0].reshape(len(rows.images), -1)
+        flat = latents.reshape(len(rows.images), -1)
         linear = fit_linear(rows.features[:-held], flat[:-held])
         seen = crossed(rows.features[:-held], flat[:-held], linear.penalty, np.random.default_rng(seed))
-        hints = np.concatenate([seen, linear(rows.features[-held:])]).reshape(latents[0].shape).astype(np.float32)
+        hints = np.concatenate([seen, linear(rows.features[-held:])]).reshape(latents.shape).astype(np.float32)
         pairs = [
-            Pairs(*(part[which] for part in (standard(rows.features).astype(np.float32), *latents, hints)))
+            Pairs(*(part[which] for part in (standard(rows.features).astype(np.float32), latents, hints)))
             for which in (slice(None, -held), slice(-held, None))
         ]
-        shape = self._shape(rows.features.shape[1], latents[0].shape[2])
+        shape = self._shape(rows.features.shape[1], latents.shape[2])
         facts = {"data": rows.data, "seed": seed, **self._options()}
         trained = run(
             shape,
@@ -108,20 +110,20 @@ class Diffusion(Decoder):
     def _shape(self, dim: int, side: int) -> Shape:
         return Shape(dim, side, self.width, groups=min(16, self.width // 4))
 
-    def _latents(self, images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Latents of the pictures and of their mirror images, cached in the home folder: they take minutes."""
+    def _latents(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Latents of the pictures, cached in the home folder: they take minutes."""
         home = home_folder(self.home)
         key = digest_of({"images": sha256_of_arrays(images), "autoencoder": self.autoencoder})
         path = home / "latents" / f"taef2-{short(key)}.npy"
         if path.is_file():
-            plain, mirrored = np.load(path, allow_pickle=False)
-            return plain, mirrored
+            known: NDArray[np.float32] = np.load(path, allow_pickle=False)
+            return known
         colour = in_8_bits(in_shape(images / 255.0, _seen(images.shape[1:])))
         weights, _ = autoencoder.load(home, self.device)
-        both = [autoencoder.encode_all(weights, side) for side in (colour, colour[:, :, ::-1])]
+        latents = autoencoder.encode_all(weights, colour)
         with atomic_file(path) as stream:
-            np.save(stream, np.stack(both))
-        return both[0], both[1]
+            np.save(stream, latents)
+        return latents
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         module = torch(WHAT)
@@ -142,7 +144,7 @@ class Diffusion(Decoder):
         for start in range(0, len(features), BATCH):
             part = slice(start, start + BATCH)
             put = [module.from_numpy(array[part]).to(device) for array in (told, hints)]
-            condition = Condition(put[0], module.zeros(len(put[0]), device=device), put[1])
+            condition = Condition(put[0], put[1])
             mismatch = self._mismatch(painter, features[part]) if self.pull > 0 else None
             for noise in noises:
                 start_at = module.from_numpy(noise[part]).to(device)

@@ -36,21 +36,20 @@ class Shape:
 
 @dataclass(frozen=True)
 class Condition:
-    """What the denoiser is told: features (standardised), whether the picture is mirrored, and the ridge latent."""
+    """What the denoiser is told: features (standardised) and the ridge latent."""
 
     features: Tensor
-    mirrored: Tensor
     hint: Tensor
 
     def kept(self, keep: Tensor) -> Condition:
         """Return the condition with the rows where `keep` is 0 dropped."""
-        return Condition(self.features * keep[:, None], self.mirrored * keep, self.hint * keep[:, None, None, None])
+        return Condition(self.features * keep[:, None], self.hint * keep[:, None, None, None])
 
 
 def build(shape: Shape) -> Any:
     """Return a fresh network; its random start is torch's global seed's."""
     nn = torch(WHAT).nn
-    tokens = nn.Sequential(nn.Linear(shape.dim + 1, HIDDEN), nn.SiLU(), nn.Linear(HIDDEN, TOKENS * TOKEN_WIDTH))
+    tokens = nn.Sequential(nn.Linear(shape.dim, HIDDEN), nn.SiLU(), nn.Linear(HIDDEN, TOKENS * TOKEN_WIDTH))
     unet = diffusers(WHAT).UNet2DConditionModel(
         sample_size=shape.side,
         in_channels=2 * CHANNELS,
@@ -65,7 +64,7 @@ def build(shape: Shape) -> Any:
         norm_num_groups=shape.groups,
         resnet_time_scale_shift="scale_shift",
         class_embed_type="projection",
-        projection_class_embeddings_input_dim=shape.dim + 1,
+        projection_class_embeddings_input_dim=shape.dim,
     )
     # A network that starts by predicting nothing has a first loss that is the data's own spread.
     nn.init.zeros_(unet.conv_out.weight)
@@ -76,7 +75,7 @@ def build(shape: Shape) -> Any:
 def predict(net: Any, noisy: Tensor, times: Tensor, condition: Condition) -> Tensor:
     """Velocity that the network predicts for noisy latents at these times."""
     module = torch(WHAT)
-    told = module.cat([condition.features, condition.mirrored[:, None]], dim=1)
+    told = condition.features
     tokens = net["tokens"](told).view(len(told), TOKENS, TOKEN_WIDTH)
     seen = module.cat([noisy, condition.hint], dim=1)
     return net["unet"](seen, times, encoder_hidden_states=tokens, class_labels=told, return_dict=False)[0]

@@ -52,9 +52,7 @@ def sample(
     solver = schedule("DPMSolverMultistepScheduler")
     solver.set_timesteps(steps, device=noise.device)
     untold = condition.kept(module.zeros(len(noise), device=noise.device))
-    both = Condition(
-        *(module.cat([getattr(condition, part), getattr(untold, part)]) for part in ("features", "mirrored", "hint"))
-    )
+    both = Condition(*(module.cat([getattr(condition, part), getattr(untold, part)]) for part in ("features", "hint")))
     latents = noise
     for time in solver.timesteps:
         with module.no_grad(), steady():

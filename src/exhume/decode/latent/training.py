@@ -46,11 +46,10 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Standardised features with the latents of their pictures, as they are and mirrored, and the ridge latents."""
+    """Standardised features, the latents of their pictures, and the latents that ridge regression predicts."""
 
     features: Floats
     latents: Floats
-    mirrored: Floats
     hints: Floats
 
 
@@ -89,7 +88,7 @@ class Trainer:
         self.whole = False
         with steady():
             self._optimiser.zero_grad(set_to_none=True)
-            loss = self._loss(self._net, pairs, rows, rng, FEATURE_NOISE, rng.random(plan.batch) < 0.5, keep)
+            loss = self._loss(self._net, pairs, rows, rng, FEATURE_NOISE, keep)
             loss.backward()
             module.nn.utils.clip_grad_norm_(self._net.parameters(), CLIP)
             self._optimiser.step()
@@ -105,8 +104,8 @@ class Trainer:
         with module.inference_mode(), steady():
             for start in range(0, len(pairs.features), batch):
                 rows = np.arange(start, min(start + batch, len(pairs.features)))
-                plain, told = np.zeros(len(rows), bool), np.ones(len(rows), bool)
-                total += len(rows) * float(self._loss(self.net, pairs, rows, rng, 0.0, plain, told))
+                told = np.ones(len(rows), bool)
+                total += len(rows) * float(self._loss(self.net, pairs, rows, rng, 0.0, told))
         return total / len(pairs.features)
 
     def _loss(
@@ -116,18 +115,15 @@ class Trainer:
         rows: NDArray[np.intp],
         rng: np.random.Generator,
         feature_noise: float,
-        flip: NDArray[np.bool_],
         keep: NDArray[np.bool_],
     ) -> Tensor:
-        clean = np.where(flip[:, None, None, None], pairs.mirrored[rows], pairs.latents[rows])
-        hint = np.where(flip[:, None, None, None], pairs.hints[rows][..., ::-1], pairs.hints[rows])
-        features = pairs.features[rows]
+        clean, features = pairs.latents[rows], pairs.features[rows]
         features = np.clip(features + feature_noise * rng.standard_normal(features.shape, np.float32), -CLAMP, CLAMP)
         # One time in each of as many equal parts as there are rows: the loss varies less than with free draws.
         times = ((rng.permutation(len(rows)) + rng.random(len(rows))) * (TIMES / len(rows))).astype(np.int64)
         noise = rng.standard_normal(clean.shape, np.float32)
         latents, noises, at = self._put(clean), self._put(noise), self._put(times)
-        told = Condition(self._put(features), self._put(flip.astype(np.float32)), self._put(hint))
+        told = Condition(self._put(features), self._put(pairs.hints[rows]))
         noisy = self._schedule.add_noise(latents, noises, at)
         wanted = self._schedule.get_velocity(latents, noises, at)
         guess = predict(net, noisy, at, told.kept(self._put(keep.astype(np.float32))))

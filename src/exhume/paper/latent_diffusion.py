@@ -1,0 +1,171 @@
+"""Figure: pictures of deleted records, drawn by a latent diffusion model that was trained on public images.
+
+The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18`) has seen TinyImageNet and its
+features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200 records
+of other clients, IID partition. A sample is one plausible picture, not the record's; the mean of eight samples keeps
+what they share. Guided samples are also pulled towards the recovered feature through the frozen encoder. Beside them
+stand what the same public images give without diffusion (their mean, ridge regression to pixels, and retrieval: the
+public picture with the nearest feature) and the mean picture of the recovered label, of the attacker's own rows. For
+MNIST colour pictures are averaged to grey and reduced to 28 pixels. A row beats its nulls by a measure if a one-sided
+sign test on paired records says so at 1% against each of mean, class mean and retrieval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from exhume.data import FeatureSet, load_features
+from exhume.data._files import sha256_of_file
+from exhume.data.home import home_folder
+from exhume.decode import Decoder, build, load
+from exhume.decode._torch import available
+from exhume.decode.decoders.diffusion import Diffusion
+from exhume.errors import DataError
+from exhume.paper.cells import CellSpec, Split
+from exhume.paper.decoding import (
+    COLUMNS,
+    Strip,
+    draw_strips,
+    judged,
+    packed,
+    pictures_of,
+    row,
+    scene,
+    score,
+    victims,
+)
+from exhume.paper.plan import Study
+from exhume.paper.source import Source
+from exhume.paper.table import HEADS, Results, Row, Table
+from exhume.paper.work import Job, Result
+
+__all__ = ["PUBLIC", "TABLE", "PublicDecoding", "weights_file"]
+
+PUBLIC = "tinyimagenet"
+SAMPLES = 8
+PULL = 0.1
+NULLS = ("mean", "class-mean", "retrieval")
+NAMES = {
+    "mean": "mean public picture",
+    "class-mean": "class mean of the recovered label (own rows)",
+    "retrieval": "retrieval from public images",
+    "ridge": "ridge, public images",
+    "one": "one sample",
+    "many": f"mean of {SAMPLES} samples",
+    "guided": "one sample, guided by the encoder",
+}
+
+
+def weights_file(home: str | Path | None, encoder: str = "resnet18") -> Path:
+    """Where `exhume decode train diffusion` leaves the model of an encoder's features."""
+    return home_folder(home) / "decoders" / f"diffusion-{PUBLIC}-{encoder}.safetensors"
+
+
+@dataclass(frozen=True)
+class PublicDecoding:
+    """The attack on one partition, and what decoders of public images make of it."""
+
+    split: Split
+    records: int
+    weights: str
+    """SHA-256 of the trained model's file."""
+
+    def run(self, source: Source) -> Result:
+        """Attack, draw, judge."""
+        deleted = victims(source, (self.split,), self.records)
+        stage = scene(source, CellSpec("own_data", HEADS[0], self.split, sequence=self.split.seed), deleted)
+        best = stage.recovered["float64", "rank_one"]
+        model = _model(source, self.weights)
+        drawn = {f"{heads}, {method}": score(stage, model, f) for (heads, method), f in stage.recovered.items()}
+        others = {"class-mean": stage.fitted("class-mean", source.encoder)}
+        others |= {name: _public(source, name) for name in ("mean", "retrieval", "ridge")}
+        return {
+            "targets": packed(stage.judge.targets[:10]),
+            "drawn": drawn,
+            "exact": score(stage, model, stage.exact),
+            "many": score(stage, _with(model, samples=SAMPLES), best),
+            "guided": score(stage, _with(model, pull=PULL), best),
+            "itself": judged(stage, stage.judge.targets, stage.exact),
+            "others": {name: score(stage, decoder, best) for name, decoder in others.items()},
+        }
+
+
+def _model(source: Source, digest: str) -> Diffusion:
+    path = weights_file(source.home, source.encoder)
+    if not path.is_file() or sha256_of_file(path) != digest:
+        raise DataError(f"{path} is not the file with SHA-256 {digest} that this work was planned with")
+    found = load(path, decoder="diffusion", encoder=source.encoder)
+    assert isinstance(found, Diffusion)
+    found.home = home_folder(source.home)
+    return found
+
+
+def _with(model: Diffusion, **changes: float) -> Diffusion:
+    """Return the trained model drawing in another way."""
+    other = replace(model, **changes)  # type: ignore[arg-type]
+    other.state, other.record = model.state, model.record
+    return other
+
+
+@lru_cache(maxsize=1)
+def _public_rows(home: str | None, encoder: str) -> FeatureSet:
+    return load_features(PUBLIC, encoder, home=home, images=True)
+
+
+@lru_cache(maxsize=3)
+def _public(source: Source, name: str) -> Decoder:
+    found = _public_rows(source.home, source.encoder)
+    assert found.images is not None
+    return build(name).fit(found.train_features, found.images.train_images, encoder=source.encoder)
+
+
+def _job(study: Study) -> Job:
+    weights = sha256_of_file(weights_file(study.source.home, study.source.encoder))
+    return Job(study.source, PublicDecoding(Split(study.seed, study.members, None), study.plan.decoded, weights))
+
+
+def _jobs(study: Study) -> list[Job]:
+    return [_job(study)]
+
+
+def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+    rows = []
+    for study in studies:
+        found = results[_job(study)]
+        nulls = [found["others"][name] for name in NULLS]
+        measured = {f"{NAMES['one']}, {kind.replace('_', '-')}": part for kind, part in found["drawn"].items()}
+        measured |= {f"{NAMES[name]}, float64, rank-one": found[name] for name in ("many", "guided")}
+        measured |= {f"{NAMES['one']}, exact feature": found["exact"], NAMES["ridge"]: found["others"]["ridge"]}
+        rows += [row(study, name, part, nulls) for name, part in measured.items()]
+        rows += [row(study, NAMES[name], found["others"][name], ()) for name in NULLS]
+        rows.append(row(study, "the record's own picture", found["itself"], ()))
+    return rows
+
+
+def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
+    found = [results[_job(study)] for study in studies]
+    parts = {
+        "target": [f["targets"] for f in found],
+        "one sample": [f["drawn"]["float64, rank_one"]["pictures"] for f in found],
+        f"mean of {SAMPLES}": [f["many"]["pictures"] for f in found],
+        "guided": [f["guided"]["pictures"] for f in found],
+        "null: retrieval\nfrom public images": [f["others"]["retrieval"]["pictures"] for f in found],
+        "null: class mean": [f["others"]["class-mean"]["pictures"] for f in found],
+    }
+    draw_strips(studies, [Strip(name, tuple(map(pictures_of, p))) for name, p in parts.items()], path)
+
+
+def _lacks(home: str | Path | None) -> str | None:
+    if not available():
+        return "needs the 'decode' extra: pip install 'exhume[decode]'"
+    if not weights_file(home).is_file():
+        return f"needs a trained model: exhume decode train diffusion --data {PUBLIC} --encoder resnet18"
+    return None
+
+
+TABLE = Table(
+    "latent_diffusion", "Pictures by a diffusion model of public images", COLUMNS, _jobs, _rows, _draw, _lacks
+)
