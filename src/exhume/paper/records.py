@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exhume.paper.published import ENCODER, published, reasons
+from exhume.paper.source import WIDE
 from exhume.paper.table import Row, Table
 from exhume.paper.values import Count, Number, Range, Value
 
@@ -36,7 +37,7 @@ class Record:
     @property
     def comparable(self) -> bool:
         """Whether both values exist and come from the same encoder."""
-        paper = "dinov2" if self.table == "dinov2" else ENCODER
+        paper = WIDE if self.table == "dinov2" else ENCODER
         return self.published is not None and self.measured is not None and self.encoder == paper
 
     @property
