@@ -41,6 +41,7 @@ __all__ = [
     "Scene",
     "Strip",
     "draw_strips",
+    "drawn_by",
     "pictures_of",
     "row",
     "scene",
@@ -101,20 +102,20 @@ def victims(source: Source, splits: tuple[Split, ...], records: int) -> Rows:
     return drawn.astype(np.intp)
 
 
-def scene(source: Source, spec: CellSpec, deleted: Rows, heads: Sequence[str] = HEADS) -> Scene:
-    """Attack the deletion of each of these records, from heads of each precision."""
+def scene(source: Source, spec: CellSpec, deleted: Rows, methods: Sequence[str] = METHODS) -> Scene:
+    """Attack the deletion of each of these records, from heads of each precision, with each of the recoveries."""
     found = source.load()
     home = home_folder(source.home)
     images = _images(source.data, home)
-    first = cell(source, replace(spec, heads=heads[0]))
+    first = cell(source, replace(spec, heads=HEADS[0]))
     own = first.scenario.parts[first.scenario.attacker]
     # Bundled digits are too small for a second opinion to mean anything, and their tests need no network's weights.
     second = available() and sets.by_name(source.data).holding is not None
     judge = Judge.of(images, deleted, home, seed=spec.split.seed, second=second)
     recovered: dict[tuple[str, str], Found] = {}
-    for precision in heads:
+    for precision in HEADS:
         live = cell(source, replace(spec, heads=precision))
-        recovered |= {(precision, method): part for method, part in _attacked(live, deleted).items()}
+        recovered |= {(precision, method): part for method, part in _attacked(live, deleted, methods).items()}
     return Scene(images, found.train_features, found.train_labels, deleted, own, judge, recovered)
 
 
@@ -123,14 +124,14 @@ def _images(data: str, home: Path) -> ImageSet:
     return load(data, home)
 
 
-def _attacked(live: Cell, deleted: Rows) -> dict[str, Found]:
+def _attacked(live: Cell, deleted: Rows, methods: Sequence[str]) -> dict[str, Found]:
     """Return what each recovery made of each record."""
-    features = {method: np.zeros((len(deleted), live.scenario.d)) for method in METHODS}
-    labels = {method: np.zeros(len(deleted), np.intp) for method in METHODS}
-    there = {method: np.zeros(len(deleted), bool) for method in METHODS}
-    errors: dict[str, list[float]] = {method: [] for method in METHODS}
+    features = {method: np.zeros((len(deleted), live.scenario.d)) for method in methods}
+    labels = {method: np.zeros(len(deleted), np.intp) for method in methods}
+    there = {method: np.zeros(len(deleted), bool) for method in methods}
+    errors: dict[str, list[float]] = {method: [] for method in methods}
     for i, number in enumerate(deleted):
-        trial = live.trial(np.array([number]), METHODS, keep_blocks=True)
+        trial = live.trial(np.array([number]), tuple(methods), keep_blocks=True)
         for method, block in trial.blocks:
             label, feature = block.as_sample()
             if np.isfinite(feature).all():
@@ -138,15 +139,20 @@ def _attacked(live: Cell, deleted: Rows) -> dict[str, Found]:
                 errors[method].append(
                     relative(feature - live.scenario.features[number], live.scenario.features[number])
                 )
-    return {m: Found(features[m], labels[m], there[m], tuple(errors[m])) for m in METHODS}
+    return {m: Found(features[m], labels[m], there[m], tuple(errors[m])) for m in methods}
+
+
+def drawn_by(stage: Scene, decoder: Decoder, found: Found, seed: int = 0) -> Pixels:
+    """Draw what was found, in the records' shape; the mean of the attacker's own pictures where nothing was."""
+    drawn = decoder.decode(found.features, generator=np.random.default_rng(seed), labels=found.labels)
+    drawn = in_shape(drawn, stage.images.train_images.shape[1:])
+    drawn[~found.found] = (stage.images.train_images[stage.own] / 255.0).mean(axis=0)
+    return drawn
 
 
 def score(stage: Scene, decoder: Decoder, found: Found) -> Result:
     """Draw what was found and score it; the pictures of the first records come with the scores."""
-    drawn = decoder.decode(found.features, generator=np.random.default_rng(0), labels=found.labels)
-    drawn = in_shape(drawn, stage.images.train_images.shape[1:])
-    drawn[~found.found] = (stage.images.train_images[stage.own] / 255.0).mean(axis=0)
-    return judged(stage, drawn, found)
+    return judged(stage, drawn_by(stage, decoder, found), found)
 
 
 def judged(stage: Scene, drawn: Pixels, found: Found) -> Result:

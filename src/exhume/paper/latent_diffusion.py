@@ -2,12 +2,12 @@
 
 The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18`) has seen TinyImageNet and its
 features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200 records
-of other clients, IID partition. A sample is one plausible picture, not the record's; the mean of eight samples keeps
-what they share. Guided samples are also pulled towards the recovered feature through the frozen encoder. Beside them
-stand what the same public images give without diffusion (their mean, ridge regression to pixels, and retrieval: the
-public picture with the nearest feature) and the mean picture of the recovered label, of the attacker's own rows. For
-MNIST colour pictures are averaged to grey and reduced to 28 pixels. A row beats its nulls by a measure if a one-sided
-sign test on paired records says so at 1% against each of mean, class mean and retrieval.
+of other clients (rank-one recovery, IID partition). A sample is one plausible picture, not the record's; the mean of
+eight samples keeps what they share. Guided samples are also pulled towards the recovered feature through the frozen
+encoder. Beside them stand what the same public images give without diffusion (their mean, ridge regression to pixels,
+and retrieval: the public picture with the nearest feature) and the mean picture of the recovered label, of the
+attacker's own rows. For MNIST colour pictures are averaged to grey and reduced to 28 pixels. A row beats its nulls by a
+measure if a one-sided sign test on paired records says so at 1% against each of mean, class mean and retrieval.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
 
 from exhume.data import FeatureSet, load_features
 from exhume.data._files import sha256_of_file
@@ -29,6 +31,7 @@ from exhume.paper.decoding import (
     COLUMNS,
     Strip,
     draw_strips,
+    drawn_by,
     judged,
     packed,
     pictures_of,
@@ -53,9 +56,10 @@ NAMES = {
     "class-mean": "class mean of the recovered label (own rows)",
     "retrieval": "retrieval from public images",
     "ridge": "ridge, public images",
-    "one": "one sample",
-    "many": f"mean of {SAMPLES} samples",
-    "guided": "one sample, guided by the encoder",
+    "one": "one sample, float64",
+    "one32": "one sample, float32",
+    "many": f"mean of {SAMPLES} samples, float64",
+    "guided": "one sample, guided by the encoder, float64",
 }
 
 
@@ -76,17 +80,18 @@ class PublicDecoding:
     def run(self, source: Source) -> Result:
         """Attack, draw, judge."""
         deleted = victims(source, (self.split,), self.records)
-        stage = scene(source, CellSpec("own_data", HEADS[0], self.split, sequence=self.split.seed), deleted)
-        best = stage.recovered["float64", "rank_one"]
+        spec = CellSpec("own_data", HEADS[0], self.split, sequence=self.split.seed)
+        stage = scene(source, spec, deleted, ("rank_one",))
+        best, coarse = (stage.recovered[heads, "rank_one"] for heads in HEADS)
         model = _model(source, self.weights)
-        drawn = {f"{heads}, {method}": score(stage, model, f) for (heads, method), f in stage.recovered.items()}
+        samples = [drawn_by(stage, model, best, seed) for seed in range(SAMPLES)]
         others = {"class-mean": stage.fitted("class-mean", source.encoder)}
         others |= {name: _public(source, name) for name in ("mean", "retrieval", "ridge")}
         return {
             "targets": packed(stage.judge.targets[:10]),
-            "drawn": drawn,
-            "exact": score(stage, model, stage.exact),
-            "many": score(stage, _with(model, samples=SAMPLES), best),
+            "one": judged(stage, samples[0], best),
+            "one32": score(stage, model, coarse),
+            "many": judged(stage, np.mean(samples, axis=0), best),
             "guided": score(stage, _with(model, pull=PULL), best),
             "itself": judged(stage, stage.judge.targets, stage.exact),
             "others": {name: score(stage, decoder, best) for name, decoder in others.items()},
@@ -136,9 +141,8 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
     for study in studies:
         found = results[_job(study)]
         nulls = [found["others"][name] for name in NULLS]
-        measured = {f"{NAMES['one']}, {kind.replace('_', '-')}": part for kind, part in found["drawn"].items()}
-        measured |= {f"{NAMES[name]}, float64, rank-one": found[name] for name in ("many", "guided")}
-        measured |= {f"{NAMES['one']}, exact feature": found["exact"], NAMES["ridge"]: found["others"]["ridge"]}
+        measured = {NAMES[name]: found[name] for name in ("one", "one32", "many", "guided")}
+        measured |= {NAMES["ridge"]: found["others"]["ridge"]}
         rows += [row(study, name, part, nulls) for name, part in measured.items()]
         rows += [row(study, NAMES[name], found["others"][name], ()) for name in NULLS]
         rows.append(row(study, "the record's own picture", found["itself"], ()))
@@ -149,7 +153,7 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     found = [results[_job(study)] for study in studies]
     parts = {
         "target": [f["targets"] for f in found],
-        "one sample": [f["drawn"]["float64, rank_one"]["pictures"] for f in found],
+        "one sample": [f["one"]["pictures"] for f in found],
         f"mean of {SAMPLES}": [f["many"]["pictures"] for f in found],
         "guided": [f["guided"]["pictures"] for f in found],
         "null: retrieval\nfrom public images": [f["others"]["retrieval"]["pictures"] for f in found],
