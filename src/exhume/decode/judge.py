@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +67,9 @@ class Judge:
         """The deleted records' own pictures."""
         return self.images.train_images[self.deleted] / 255.0
 
-    @cached_property
-    def _crowd_features(self) -> Array:
-        return self._see(self.images.train_images[self.crowd])
+    @property
+    def _crowd(self) -> Array:
+        return _crowd(self.images, self.crowd.tobytes(), self.home)
 
     def score(self, pictures: Pixels, found: NDArray[np.bool_] | None = None) -> Scores:
         """Score one picture per deleted record.
@@ -87,7 +87,7 @@ class Judge:
         labels = self.images.train_labels[self.deleted]
         neighbours = self.images.test_labels[nearest(pictures, self.images.test_images / 255.0)]
         among = nearest(pictures, self.images.train_images[self.crowd] / 255.0)
-        second = nearest(self._see(in_8_bits(pictures)), self._crowd_features) if self.second else None
+        second = nearest(_see(in_8_bits(pictures), self.home), self._crowd) if self.second else None
         return Scores(
             psnr(pictures, self.targets),
             ssim(pictures, self.targets),
@@ -96,10 +96,16 @@ class Judge:
             None if second is None else (second == np.arange(count)) & known,
         )
 
-    def _see(self, images: NDArray[np.uint8]) -> Array:
-        """Return what the second encoder makes of pictures, scaled to length 1: directions are compared."""
-        width = int(np.prod(images.shape[1:]))
-        model = encoders.build(SECOND, encoders.Options(width, home=self.home))
-        features = encode(model, images, BATCH)
-        scaled: Array = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-        return scaled
+
+@lru_cache(maxsize=2)
+def _crowd(images: ImageSet, rows: bytes, home: Path) -> Array:
+    """Return what the second encoder makes of a crowd; kept, since several judges may share one."""
+    return _see(images.train_images[np.frombuffer(rows, np.intp)], home)
+
+
+def _see(images: NDArray[np.uint8], home: Path) -> Array:
+    """Return what the second encoder makes of pictures, scaled to length 1: directions are compared."""
+    width = int(np.prod(images.shape[1:]))
+    features = encode(encoders.build(SECOND, encoders.Options(width, home=home)), images, BATCH)
+    scaled: Array = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return scaled
