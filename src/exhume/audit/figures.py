@@ -245,20 +245,25 @@ def digits_figure(found: Gallery | None) -> Illustration | None:
     heads = list(found.recovered)
     with style():
         count = len(found.originals)
-        figure = Figure(figsize=(0.95 * count + 1.4, 0.95 * (1 + len(heads)) + 0.1), layout="constrained")
-        axes = figure.subplots(1 + len(heads), count, squeeze=False)
-        for i, images in enumerate([found.originals, *found.recovered.values()]):
+        lines = {"deleted": found.originals}
+        lines |= {f"recovered\n{name}": images for name, images in found.recovered.items()}
+        if found.null is not None:
+            lines["null:\nlabel alone"] = found.null
+        figure = Figure(figsize=(0.95 * count + 1.4, 0.95 * len(lines) + 0.1), layout="constrained")
+        axes = figure.subplots(len(lines), count, squeeze=False)
+        for i, (name, images) in enumerate(lines.items()):
             for j in range(count):
                 axes[i][j].set_xticks([])
                 axes[i][j].set_yticks([])
                 axes[i][j].imshow(images[j], cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
                 axes[i][j].set_facecolor("white")
                 axes[i][j].spines[:].set_visible(True)
-            name = "deleted" if i == 0 else f"recovered\n{heads[i - 1]}"
             axes[i][0].set_ylabel(name, rotation=0, ha="right", va="center")
     errors = [f"{quantity(error)} with {_as_heads(h)}" for h in heads if math.isfinite(error := found.error(h))]
     if CONFIGURED in heads and errors and not math.isfinite(found.error(CONFIGURED)):
         errors.append("nothing came back with the settings")
+    if errors and found.null_error is not None and math.isfinite(found.null_error):
+        errors.append(f"{quantity(found.null_error)} for the null")
     off = f"median pixel error {', '.join(errors)}" if errors else "nothing was recovered"
     see = f"Top: {count} deleted images; below: what the attacker made of the heads ({off})."
     how = f" Probe {found.probe}, recovery {found.recovery}; pixels: {found.how}."

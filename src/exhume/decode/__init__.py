@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 from exhume.decode._base import Decoder, DecoderEntry, Pixels, Record
+from exhume.decode._torch import available
 from exhume.decode.decoders import REGISTRY, build
 from exhume.decode.store import load, save
 
-__all__ = ["REGISTRY", "Decoder", "DecoderEntry", "Pixels", "Record", "build", "load", "save"]
+__all__ = ["REGISTRY", "Decoder", "DecoderEntry", "Pixels", "Record", "available", "build", "load", "save"]

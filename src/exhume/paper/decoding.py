@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from exhume.data import ImageSet, load, sets
 from exhume.data.home import home_folder
-from exhume.decode import Decoder, Pixels, build
-from exhume.decode._torch import available
+from exhume.decode import Decoder, Pixels, available, build
 from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.judge import Judge
 from exhume.decode.measures import MEASURES, Scores, beats

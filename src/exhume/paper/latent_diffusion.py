@@ -22,8 +22,7 @@ import numpy as np
 from exhume.data import FeatureSet, load_features
 from exhume.data._files import sha256_of_file
 from exhume.data.home import home_folder
-from exhume.decode import Decoder, build, load
-from exhume.decode._torch import available
+from exhume.decode import Decoder, available, build, load
 from exhume.decode.decoders.diffusion import Diffusion
 from exhume.errors import DataError
 from exhume.paper.cells import CellSpec, Split

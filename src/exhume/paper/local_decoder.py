@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exhume.decode._torch import available
+from exhume.decode import available
 from exhume.paper.cells import CellSpec, Split
 from exhume.paper.decoding import (
     COLUMNS,
