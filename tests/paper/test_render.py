@@ -16,6 +16,7 @@ from exhume.paper.registry import tables
 from exhume.paper.render import Page, console_table, read_records, write_json
 from exhume.paper.table import Results
 from exhume.paper.values import Count, Mean, Number, parse
+from tests.paper.conftest import TABLES
 
 
 def record(table: str, column: str, theirs: object, ours: object, **more: str) -> Record:
@@ -69,14 +70,14 @@ def test_differences() -> None:
 
 
 def test_page_and_json(studies: Sequence[Study], results: Results, tmp_path: Path) -> None:
-    page = Page(list(tables().values()), studies, results, "exhume paper run all", 60.0)
+    page = Page(TABLES, studies, results, "exhume paper run all", 60.0)
     page.write(tmp_path / "results.md", tmp_path / "figures")
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "| features | random, m = 2 | measured | 0/2 | 8 | ∞ | ∞ | – | 2 |" in text
     assert "(figures/class_replay.svg)" in text
-    assert "18 random Fourier features of none" in text
+    assert "18 LayerNorm features lifted from none" in text
     assert "This is a subsample" in text
-    assert text.count("\n## ") == len(tables())
+    assert text.count("\n## ") == len(TABLES)
     cells = page.records()
     write_json(tmp_path / "results.json", cells)
     entries = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

@@ -13,13 +13,14 @@ from exhume.paper.plan import Study
 from exhume.paper.registry import about, by_names, tables
 from exhume.paper.table import Results, Row
 from exhume.paper.values import Count, Number, Range
+from tests.paper.conftest import TABLES
 
 
 def rows(name: str, studies: Sequence[Study], results: Results) -> dict[str, Row]:
     return {row.name: row for row in tables()[name].rows(studies, results)}
 
 
-@pytest.mark.parametrize("name", list(tables()))
+@pytest.mark.parametrize("name", [table.name for table in TABLES])
 def test_rows_fit_their_table(name: str, studies: Sequence[Study], results: Results) -> None:
     table = tables()[name]
     found = table.rows(studies, results)

@@ -75,19 +75,14 @@ def run(
     from exhume.errors import InputError
     from exhume.paper.execute import execute, progress_bar
     from exhume.paper.plan import FULL, QUICK, Study
-    from exhume.paper.registry import by_names, missing
-    from exhume.paper.registry import tables as known_tables
+    from exhume.paper.registry import by_names, runnable
     from exhume.paper.render import Page, console_table, write_json
     from exhume.paper.source import TICK, Source
     from exhume.paper.store import Store, default_store
 
+    by_names(names)
     if jobs < 1:
         raise InputError("--jobs", "at least 1", jobs)
-    tables = by_names(names, home)
-    if "all" in names:
-        for name, table in known_tables().items():
-            if reason := missing(table, home):
-                typer.echo(f"left out: {name} {reason}", err=True)
     plan = (QUICK if quick else FULL).resized(size or ())
     chosen = data or (["features"] if features is not None else ["mnist", "cifar10"])
     place = None if home is None else str(home)
@@ -96,6 +91,9 @@ def run(
     studies = [
         Study(Source(name, model, dim, place, file), plan, seed, clients, alpha) for name in dict.fromkeys(chosen)
     ]
+    tables, left_out = runnable(names, studies)
+    for name, reason in left_out.items():
+        typer.echo(f"left out: {name} {reason}", err=True)
     store = Store(default_store(home))
     with extraction_bar(Console(stderr=True)) as told:
         TICK.set(told)

@@ -41,6 +41,7 @@ __all__ = [
     "Strip",
     "draw_strips",
     "drawn_by",
+    "lacks",
     "pictures_of",
     "row",
     "scene",
@@ -116,6 +117,13 @@ def scene(source: Source, spec: CellSpec, deleted: Rows, methods: Sequence[str] 
         live = cell(source, replace(spec, heads=precision))
         recovered |= {(precision, method): part for method, part in _attacked(live, deleted, methods).items()}
     return Scene(images, found.train_features, found.train_labels, deleted, own, judge, recovered)
+
+
+def lacks(study: Study) -> str | None:
+    """Return what a study lacks for its pictures to be decoded, in words."""
+    if study.data == sets.OWN:
+        return "needs pictures, and your own features have none"
+    return None if available() else "needs the 'decode' extra: pip install 'exhume[decode]'"
 
 
 @lru_cache(maxsize=2)

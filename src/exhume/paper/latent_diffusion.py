@@ -22,7 +22,7 @@ import numpy as np
 from exhume.data import FeatureSet, load_features
 from exhume.data._files import sha256_of_file
 from exhume.data.home import home_folder
-from exhume.decode import Decoder, available, build, load
+from exhume.decode import Decoder, build, load
 from exhume.decode.decoders.diffusion import Diffusion
 from exhume.errors import DataError
 from exhume.paper.cells import CellSpec, Split
@@ -32,6 +32,7 @@ from exhume.paper.decoding import (
     draw_strips,
     drawn_by,
     judged,
+    lacks,
     packed,
     pictures_of,
     row,
@@ -161,11 +162,11 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     draw_strips(studies, [Strip(name, tuple(map(pictures_of, p))) for name, p in parts.items()], path)
 
 
-def _lacks(home: str | Path | None) -> str | None:
-    if not available():
-        return "needs the 'decode' extra: pip install 'exhume[decode]'"
-    if not weights_file(home).is_file():
-        return f"needs a trained model: exhume decode train diffusion --data {PUBLIC} --encoder resnet18"
+def _lacks(study: Study) -> str | None:
+    if (reason := lacks(study)) is not None:
+        return reason
+    if not weights_file(study.source.home, study.source.encoder).is_file():
+        return f"needs a model: exhume decode train diffusion --data {PUBLIC} --encoder {study.source.encoder}"
     return None
 
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exhume.decode import available
 from exhume.paper.cells import CellSpec, Split
 from exhume.paper.decoding import (
     COLUMNS,
@@ -25,6 +24,7 @@ from exhume.paper.decoding import (
     Strip,
     draw_strips,
     judged,
+    lacks,
     packed,
     pictures_of,
     row,
@@ -120,8 +120,4 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     draw_strips(studies, strips, path)
 
 
-def _lacks(_home: str | Path | None) -> str | None:
-    return None if available() else "needs the 'decode' extra: pip install 'exhume[decode]'"
-
-
-TABLE = Table("local_decoder", "Pictures by a decoder of the attacker's own rows", COLUMNS, _jobs, _rows, _draw, _lacks)
+TABLE = Table("local_decoder", "Pictures by a decoder of the attacker's own rows", COLUMNS, _jobs, _rows, _draw, lacks)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from exhume.errors import DataError, InputError, unknown_name
+from exhume.paper.plan import Study
 from exhume.paper.table import Table
 
-__all__ = ["about", "by_names", "missing", "tables"]
+__all__ = ["about", "by_names", "runnable", "tables"]
 
 _MODULES = (
     "rank_threshold",
@@ -48,23 +48,36 @@ def tables() -> dict[str, Table]:
     return found
 
 
-def by_names(names: Iterable[str], home: str | Path | None = None) -> list[Table]:
+def by_names(names: Iterable[str]) -> list[Table]:
     """Return tables by name, in the order of the page; ``all`` is every one."""
     wanted = set(names)
     known = tables()
     for name in sorted(wanted - {"all"}):
         if name not in known:
             raise unknown_name("table", name, [*known, "all"])
-        if reason := missing(known[name], home):
-            raise DataError(f"the table {name} {reason}")
-    return [
-        table for name, table in known.items() if name in wanted or ("all" in wanted and missing(table, home) is None)
-    ]
+    return [table for name, table in known.items() if name in wanted or "all" in wanted]
 
 
-def missing(table: Table, home: str | Path | None = None) -> str | None:
-    """Return what a table lacks here to run, in words; ``all`` leaves such tables out, by name they are an error."""
-    return None if table.lacks is None else table.lacks(home)
+def runnable(names: Iterable[str], studies: Sequence[Study]) -> tuple[list[Table], dict[str, str]]:
+    """Return the tables of these names that can run here, and of the others what they lack.
+
+    Raises
+    ------
+    DataError
+        If one that was named itself, and not only by ``all``, cannot run.
+    """
+    named = set(names)
+    found: list[Table] = []
+    left: dict[str, str] = {}
+    for table in by_names(named):
+        lacking = [] if table.lacks is None else [reason for study in studies if (reason := table.lacks(study))]
+        if not lacking:
+            found.append(table)
+        elif table.name in named:
+            raise DataError(f"the table {table.name} {lacking[0]}")
+        else:
+            left[table.name] = lacking[0]
+    return found, left
 
 
 def about(table: Table) -> str:

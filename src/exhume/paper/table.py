@@ -67,7 +67,7 @@ class Table:
     draw : callable, optional
         Draws the figure of all studies to a file; a table has none.
     lacks : callable, optional
-        Says what is missing in a home folder for it to run, in words; None if nothing is.
+        Says what a study lacks for it to run, in words; None if nothing.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Table:
     jobs: Callable[[Study], list[Job]]
     rows: Callable[[Sequence[Study], Results], list[Row]]
     draw: Callable[[Sequence[Study], Results, Path], None] | None = None
-    lacks: Callable[[str | Path | None], str | None] | None = None
+    lacks: Callable[[Study], str | None] | None = None
 
 
 def split(study: Study, seed: int) -> Split:
