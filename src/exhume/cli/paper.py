@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 RESULTS = Path("results")
-_PLACES = ("context", "names", "home", "as_json", "scheduler", "features")
+_PLACES = ("context", "names", "home", "as_json", "scheduler", "features", "renew")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json and the figures.")]
@@ -69,6 +69,9 @@ def run(
     page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write one record per cell to this file.")] = None,
     home: Annotated[Path | None, typer.Option(help="Home folder: features and finished trials.")] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Replace only these tables in the page and JSON that are there.")
+    ] = False,
 ) -> None:
     """Run tables and figures; finished trials are kept, so an interrupted run goes on where it stopped."""
     from exhume.data.progress import extraction_bar
@@ -76,7 +79,8 @@ def run(
     from exhume.paper.execute import execute, progress_bar
     from exhume.paper.plan import FULL, QUICK, Study
     from exhume.paper.registry import by_names, runnable
-    from exhume.paper.render import Page, console_table, write_json
+    from exhume.paper.render import Page, console_table, read_records, write_json
+    from exhume.paper.renew import renewed_page, renewed_records
     from exhume.paper.source import TICK, Source
     from exhume.paper.store import Store, default_store
 
@@ -108,7 +112,12 @@ def run(
     for table in tables:
         _console().print(console_table(table, cells[table.name]))
     text = page or out / "results.md"
+    before = (text.read_text(encoding="utf-8"), read_records(out / "results.json")) if renew else None
     made.write(text, out)
+    if before is not None:
+        fresh = text.read_text(encoding="utf-8")
+        text.write_text(renewed_page(before[0], fresh, [t.name for t in tables], made.command), encoding="utf-8")
+        cells = renewed_records(before[1], cells)
     write_json(out / "results.json", cells)
     if as_json is not None:
         write_json(as_json, cells)
