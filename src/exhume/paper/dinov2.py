@@ -3,8 +3,8 @@
 The paper uses DINOv2 ViT-B/14. Where its features are not at hand, a frozen lift of the study's encoder stands in (768
 for 512), and the heading says so: random Fourier features under a LayerNorm, which is how DINOv2 ends. A LayerNorm puts
 the constant into the span of the features. The columns of a head then sum to a nearly fixed vector, so that each answer
-gives c - 1 strong columns instead of c, and 77 answers fall short of rank 768, as in the paper; 104 reach it. Without
-the LayerNorm the same lift reached it with 77.
+gives c - 1 strong columns and a weak one, and 77 answers do not identify the state, as in the paper; 104 do. Without
+the LayerNorm the same lift was identified with 77.
 """
 
 from __future__ import annotations
