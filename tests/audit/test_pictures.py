@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from exhume.audit import pictures
-from exhume.audit.config import make_settings
-from exhume.audit.figures import digits_figure
-from exhume.audit.pictures import Reader, gallery
 from exhume.audit.plan import prepare
+from exhume.audit.report import pictures
+from exhume.audit.report.figures import digits_figure
+from exhume.audit.report.pictures import Reader, gallery
+from exhume.audit.settings import make_settings
 from exhume.decode import available
 from tests.audit.conftest import SMALL
 
@@ -30,7 +30,7 @@ def test_without_an_encoder_the_features_are_the_pixels():
 @pytest.mark.parametrize("encoder", ["none", "random-relu"])
 def test_a_gallery_of_digits(encoder):
     more = {"dim": 128} if encoder == "random-relu" else {"dim": 64}
-    plan = prepare(make_settings({**SMALL, **more, "encoder": encoder, "trials": 2, "heads": "float64"}))
+    plan = prepare(make_settings({**SMALL, **more, "encoder": encoder, "trials": 2, "precision": "float64"}))
     found = gallery(plan)
     assert found.originals.shape == (2, 8, 8)
     if encoder == "random-relu":
@@ -38,15 +38,14 @@ def test_a_gallery_of_digits(encoder):
 
 
 def test_there_is_none_without_record_deletions():
-    assert gallery(prepare(make_settings({**SMALL, "delete": "class"}))) is None
+    assert gallery(prepare(make_settings({**SMALL, "kind": "class"}))) is None
 
 
 @pytest.mark.extras
 @pytest.mark.skipif(not available(), reason="the 'decode' extra is not installed")
 def test_where_the_encoder_cannot_be_undone_a_local_decoder_draws_beside_its_null(monkeypatch):
     monkeypatch.setattr(pictures, "_undoable", lambda _plan, _entry: False)
-    plan = prepare(make_settings({**SMALL, "dim": 128, "trials": 4, "heads": "float64"}))
-    found = gallery(plan)
+    found = gallery(prepare(make_settings({**SMALL, "dim": 128, "trials": 4, "precision": "float64"})))
     assert found.originals.shape == found.null.shape == found.recovered["float64"].shape == (4, 8, 8)
     assert found.error("float64") < found.null_error
     drawn = digits_figure(found)
@@ -58,4 +57,4 @@ def test_where_the_encoder_cannot_be_undone_a_local_decoder_draws_beside_its_nul
 def test_without_the_extra_such_an_encoder_has_no_gallery(monkeypatch):
     monkeypatch.setattr(pictures, "_undoable", lambda _plan, _entry: False)
     monkeypatch.setattr(pictures, "available", lambda: False)
-    assert gallery(prepare(make_settings({**SMALL, "dim": 128, "trials": 2, "heads": "float64"}))) is None
+    assert gallery(prepare(make_settings({**SMALL, "dim": 128, "trials": 2, "precision": "float64"}))) is None

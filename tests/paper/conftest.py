@@ -8,26 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exhume.jobs.store import Store
 from exhume.paper.execute import execute
-from exhume.paper.plan import Plan, Study
+from exhume.paper.feature_source import FeatureSource
 from exhume.paper.registry import tables
-from exhume.paper.source import Source
-from exhume.paper.store import Store
+from exhume.paper.study import Sizes, Study
 from exhume.paper.table import Results
 
-TABLES = [table for table in tables().values() if table.lacks is None]
+FEATURE_TABLES = [table for table in tables().values() if table.lacks is None]
 """Those that need features only; tables of pictures have tests of their own."""
 
-PLAN = Plan(
-    samples=6,
+SIZES = Sizes(
+    records=6,
     classes=4,
     partitions=2,
     clients=3,
     seeds=2,
-    own_samples=3,
+    own_records=3,
     own_clients=2,
     sequences=2,
-    scale_samples=2,
+    scale_records=2,
     calibration=300,
     held_out=400,
 )
@@ -51,7 +51,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def study(features: Path) -> Study:
-    return Study(Source("features", "none", path=str(features)), PLAN, members=4, alpha=2.0)
+    return Study(FeatureSource("features", "none", path=str(features)), SIZES, members=4, alpha=2.0)
 
 
 @pytest.fixture(scope="session")
@@ -62,4 +62,4 @@ def studies(study: Study) -> Sequence[Study]:
 @pytest.fixture(scope="session")
 def results(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Results:
     store = Store(tmp_path_factory.mktemp("store") / "trials.jsonl")
-    return execute([job for table in TABLES for job in table.jobs(study)], store)
+    return execute([job for table in FEATURE_TABLES for job in table.jobs(study)], store)

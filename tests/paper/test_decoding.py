@@ -10,17 +10,18 @@ import pytest
 
 from exhume.decode import available
 from exhume.errors import DataError
-from exhume.paper.cells import Split, federation
+from exhume.jobs.store import Store
+from exhume.paper.cells import Split, dealt
 from exhume.paper.decoding import COLUMNS, Scene, packed, pictures_of, victims
 from exhume.paper.execute import execute
-from exhume.paper.local_decoder import ALPHAS, TABLE
-from exhume.paper.plan import QUICK, Study
+from exhume.paper.feature_source import FeatureSource
+from exhume.paper.local_decoder import ALPHAS, TABLES
 from exhume.paper.registry import runnable
-from exhume.paper.source import Source
-from exhume.paper.store import Store
+from exhume.paper.study import QUICK, Study
 from exhume.paper.values import Count, Words
 
-STUDY = Study(Source("digits", "random-relu", 64), replace(QUICK, decoded=30), members=8, alpha=0.5)
+(TABLE,) = TABLES
+STUDY = Study(FeatureSource("digits", "random-relu", 64), replace(QUICK, decoded=30), members=8, alpha=0.5)
 needs_torch = [
     pytest.mark.extras,
     pytest.mark.skipif(not available(), reason="the 'decode' extra (torch and diffusers) is not installed"),
@@ -42,7 +43,7 @@ def test_the_victims_are_nobodys_own_rows() -> None:
     drawn = victims(STUDY.source, splits, 30)
     assert len(set(drawn.tolist())) == 30
     for split in splits:
-        stage = federation(STUDY.source, split)
+        stage = dealt(STUDY.source, split)
         assert not set(drawn) & set(stage.parts[stage.attacker].tolist())
 
 

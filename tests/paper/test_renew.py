@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from exhume.cli.main import app
 from exhume.errors import DataError
-from exhume.paper.render import read_records
+from exhume.paper.render import read_comparisons
 from exhume.paper.renew import renewed_page
 
 OLD = "# Page\n\nHead.\n\n## A (x)\n\n`a`. About a.\n\nold a\n\n## B (x)\n\n`b`. About b.\n\nold b\n"
@@ -36,5 +36,5 @@ def test_the_command_keeps_the_other_tables(features: Path, tmp_path: Path) -> N
         1,
         1,
     ]
-    tables = {record.table for record in read_records(tmp_path / "results.json")}
+    tables = {cell.table for cell in read_comparisons(tmp_path / "results.json")}
     assert tables == {"rank_threshold", "prediction_change", "class_replay"}

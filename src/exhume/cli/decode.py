@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from exhume.cli._options import Command, JsonTo, completing, console_for, json_text, put_json, say
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,28 +22,26 @@ app = typer.Typer(help="From features to pictures: decoders and their measures."
 Home = Annotated[
     Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Data = Annotated[str, typer.Option(help="Data set.")]
 Encoder = Annotated[str, typer.Option(help="Encoder whose features are decoded.")]
 
 
-@app.command("list")
-def list_(as_json: AsJson = False) -> None:
+@app.command("list", cls=Command)
+def list_(json: JsonTo = None) -> None:
     """List the known decoders."""
     from exhume.decode import REGISTRY
 
     rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in REGISTRY.values()]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
+    put_json(json_text(rows), json)
+    console = console_for(json)
     for row in rows:
         extra = f" (extra '{row['extra']}')" if row["extra"] else ""
-        typer.echo(f"{row['name']:<12}{row['about']}{extra}")
+        say(console, f"{row['name']:<12}{row['about']}{extra}")
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
-    name: Annotated[str, typer.Argument(help="The decoder; see exhume decode list.")],
+    name: Annotated[str, typer.Argument(help="One of {decoders}.", autocompletion=completing("decoders"))],
     data: Data = "digits",
     encoder: Encoder = "random-relu",
     out: Annotated[Path | None, typer.Option(help="Where to write it (default: decoders/ in the home folder).")] = None,
@@ -53,7 +51,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
     home: Home = None,
-    as_json: AsJson = False,
+    json: JsonTo = None,
 ) -> None:
     """Train a decoder on a data set's training rows; an interrupted diffusion training goes on where it stopped."""
     from exhume.data import load_features
@@ -91,10 +89,10 @@ def train(
     save(decoder, path)
     checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
-    _tell(decoder.record, path, as_json)
+    _tell(decoder.record, path, json)
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     file: Annotated[Path, typer.Argument(help="A trained decoder.")],
     data: Annotated[
@@ -109,7 +107,7 @@ def show(
     ),
     seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
     home: Home = None,
-    as_json: AsJson = False,
+    json: JsonTo = None,
 ) -> None:
     """Show a trained decoder: its record, and its measures and pictures on a data set's test rows (exact features)."""
     from exhume.decode import load
@@ -118,26 +116,23 @@ def show(
     decoder = load(file, encoder=encoder)
     assert decoder.record is not None
     if data is None:
-        _tell(decoder.record, file, as_json)
+        _tell(decoder.record, file, json)
         return
     if rows < 1:
         raise InputError("rows", "at least 1", rows)
     shown = measured(decoder, data, home=home, rows=rows, seed=seed)
     draw(shown, out)
-    if as_json:
-        typer.echo(json.dumps({"measures": shown.means(), "figure": str(out)}, indent=2))
-        return
+    put_json(json_text({"measures": shown.means(), "figure": str(out)}), json)
+    console = console_for(json)
     for name, means in shown.means().items():
-        typer.echo(f"{name:<12}" + "  ".join(f"{measure} {value:.3f}" for measure, value in means.items()))
-    typer.echo(shown.verdict())
-    typer.echo(f"written: {out}")
+        say(console, f"{name:<12}" + "  ".join(f"{measure} {value:.3f}" for measure, value in means.items()))
+    say(console, shown.verdict())
+    say(console, f"written: {out}")
 
 
-def _tell(record: Record, path: Path, as_json: bool) -> None:
-    facts: dict[str, Any] = {**asdict(record), "path": str(path)}
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2))
-        return
-    typer.echo(f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
-    typer.echo(f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
-    typer.echo(f"written to {path}")
+def _tell(record: Record, path: Path, json: str | None) -> None:
+    put_json(json_text({**asdict(record), "path": str(path)}), json)
+    console = console_for(json)
+    say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
+    say(console, f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
+    say(console, f"written to {path}")

@@ -1,17 +1,13 @@
-"""Small file operations that the data room shares: hashes, and writes that are whole or absent."""
+"""Hashes of files and facts, which the data room shares."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
-__all__ = ["atomic_file", "digest_of", "sha256_of_file", "short"]
+__all__ = ["digest_of", "sha256_of_file", "short"]
 
 
 def sha256_of_file(path: Path) -> str:
@@ -28,19 +24,3 @@ def digest_of(facts: Mapping[str, object]) -> str:
 def short(digest: str) -> str:
     """Return the first twelve digits of a hash, for people."""
     return digest[:12]
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a stream to a temporary neighbour of `path` that takes its name only when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with temporary.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

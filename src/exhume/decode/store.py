@@ -17,11 +17,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_safetensors
 from safetensors.numpy import save as safetensors_bytes
 
-from exhume.data._files import atomic_file
 from exhume.data.sets._base import sha256_of_arrays
 from exhume.decode._base import Array, Decoder, Record
 from exhume.decode.decoders import build
 from exhume.errors import DataError, InputError
+from exhume.files import atomic_file
 
 __all__ = ["load", "read_arrays", "save", "write_arrays"]
 

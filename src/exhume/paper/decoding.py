@@ -24,14 +24,15 @@ from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.judge import Judge
 from exhume.decode.measures import MEASURES, Scores, beats
 from exhume.numerics import Matrix, Rows, relative
-from exhume.paper.cells import CellSpec, Split, cell, federation
-from exhume.paper.plan import Study
-from exhume.paper.source import Source
-from exhume.paper.style import NAMES, save
-from exhume.paper.table import HEADS, Row
+from exhume.paper.cells import CellSpec, Split, cell, dealt
+from exhume.paper.feature_source import FeatureSource, heading
+from exhume.paper.study import Study
+from exhume.paper.table import PRECISIONS, TableRow
+from exhume.paper.table import row as row_of
 from exhume.paper.values import Count, Mean, Number, Value, Words
 from exhume.paper.work import Result
-from exhume.simulate.trial import Cell
+from exhume.plotting import save, style
+from exhume.simulate.trial import Campaign
 
 __all__ = [
     "COLUMNS",
@@ -49,7 +50,7 @@ __all__ = [
     "victims",
 ]
 
-METHODS = ("rank_one", "difference")
+METHODS = ("rank-one", "difference")
 NULLS = ("mean", "class-mean", "retrieval")
 """What a decoder must beat: pictures that an attacker could show without the record's own feature or with another's."""
 
@@ -93,28 +94,28 @@ class Scene:
 
 
 @lru_cache(maxsize=2)
-def victims(source: Source, splits: tuple[Split, ...], records: int) -> Rows:
+def victims(source: FeatureSource, splits: tuple[Split, ...], records: int) -> Rows:
     """Draw records that no attacker of these splits holds: every partition is attacked over the same ones."""
-    stages = [federation(source, split) for split in splits]
+    stages = [dealt(source, split) for split in splits]
     held = np.concatenate([stage.parts[stage.attacker] for stage in stages])
     others = np.setdiff1d(np.arange(len(stages[0].labels)), held)
     drawn = np.random.default_rng(splits[0].seed).choice(others, min(records, len(others)), replace=False)
     return drawn.astype(np.intp)
 
 
-def scene(source: Source, spec: CellSpec, deleted: Rows, methods: Sequence[str] = METHODS) -> Scene:
+def scene(source: FeatureSource, spec: CellSpec, deleted: Rows, methods: Sequence[str] = METHODS) -> Scene:
     """Attack the deletion of each of these records, from heads of each precision, with each of the recoveries."""
     found = source.load()
     home = home_folder(source.home)
     images = _images(source.data, home)
-    first = cell(source, replace(spec, heads=HEADS[0]))
+    first = cell(source, replace(spec, precision=PRECISIONS[0]))
     own = first.scenario.parts[first.scenario.attacker]
     # Bundled digits are too small for a second opinion to mean anything, and their tests need no network's weights.
     second = available() and sets.by_name(source.data).holding is not None
     judge = Judge.of(images, deleted, home, seed=spec.split.seed, second=second)
     recovered: dict[tuple[str, str], Found] = {}
-    for precision in HEADS:
-        live = cell(source, replace(spec, heads=precision))
+    for precision in PRECISIONS:
+        live = cell(source, replace(spec, precision=precision))
         recovered |= {(precision, method): part for method, part in _attacked(live, deleted, methods).items()}
     return Scene(images, found.train_features, found.train_labels, deleted, own, judge, recovered)
 
@@ -131,15 +132,15 @@ def _images(data: str, home: Path) -> ImageSet:
     return load(data, home)
 
 
-def _attacked(live: Cell, deleted: Rows, methods: Sequence[str]) -> dict[str, Found]:
+def _attacked(live: Campaign, deleted: Rows, methods: Sequence[str]) -> dict[str, Found]:
     """Return what each recovery made of each record."""
     features = {method: np.zeros((len(deleted), live.scenario.d)) for method in methods}
     labels = {method: np.zeros(len(deleted), np.intp) for method in methods}
     there = {method: np.zeros(len(deleted), bool) for method in methods}
     errors: dict[str, list[float]] = {method: [] for method in methods}
     for i, number in enumerate(deleted):
-        trial = live.trial(np.array([number]), tuple(methods), keep_blocks=True)
-        for method, block in trial.blocks:
+        trial = live.trial(np.array([number]), methods, "record")
+        for method, block in trial.blocks.items():
             label, feature = block.as_sample()
             if np.isfinite(feature).all():
                 features[method][i], labels[method][i], there[method][i] = feature, label, True
@@ -183,7 +184,7 @@ def pictures_of(plain: Mapping[str, Any]) -> NDArray[np.uint8]:
     return np.frombuffer(base64.b64decode(plain["bytes"]), np.uint8).reshape(plain["shape"])
 
 
-def row(study: Study, name: str, result: Result, nulls: Sequence[Result]) -> Row:
+def row(study: Study, name: str, result: Result, nulls: Sequence[Result]) -> TableRow:
     """Return one row of the table: the scores, and the measures by which they beat every null."""
     scores = Scores.of(result["scores"])
     cells: dict[str, Value | None] = {}
@@ -199,7 +200,7 @@ def row(study: Study, name: str, result: Result, nulls: Sequence[Result]) -> Row
             column.split(",")[0] if m == "psnr" else column for m, column in MEASURES.items() if _wins(scores, nulls, m)
         ]
         cells[COLUMNS[-1]] = Words("; ".join(won) if won else "nothing: shows nothing")
-    return Row(study.data, study.source.title, name, cells, len(scores.psnr))
+    return row_of(study, name, cells, len(scores.psnr))
 
 
 def _wins(scores: Scores, nulls: Sequence[Result], measure: str) -> bool:
@@ -218,13 +219,10 @@ class Strip:
 
 def draw_strips(studies: Sequence[Study], strips: Sequence[Strip], path: Path) -> None:
     """Draw rows of pictures, one column of the figure per data set, names at the left."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with rc_context({"font.size": 9, "svg.hashsalt": "exhume", "svg.fonttype": "none"}):
+    with style({"axes.grid": False}):
         figure = Figure(figsize=(1.5 + 4.6 * len(studies), 0.25 + 0.5 * len(strips)), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.subplots(len(strips), len(studies), squeeze=False)
         for line, strip in zip(axes, strips, strict=True):
             for axis, pictures in zip(line, strip.pictures, strict=True):
@@ -234,7 +232,7 @@ def draw_strips(studies: Sequence[Study], strips: Sequence[Strip], path: Path) -
                 axis.spines[:].set_visible(False)
             line[0].set_ylabel(strip.name, rotation=0, ha="right", va="center")
         for axis, study in zip(axes[0], studies, strict=True):
-            axis.set_title(NAMES.get(study.data, study.data), fontsize=10)
+            axis.set_title(heading(study.data), fontsize=10)
         save(figure, path)
 
 

@@ -41,12 +41,12 @@ from exhume.paper.decoding import (
     score,
     victims,
 )
-from exhume.paper.plan import Study
-from exhume.paper.source import Source
-from exhume.paper.table import HEADS, Results, Row, Table
+from exhume.paper.feature_source import FeatureSource
+from exhume.paper.study import Study
+from exhume.paper.table import PRECISIONS, Results, Table, TableRow
 from exhume.paper.work import Job, Result
 
-__all__ = ["PUBLIC", "TABLE", "PublicDecoding", "weights_file"]
+__all__ = ["PUBLIC", "TABLES", "PublicDecoding", "weights_file"]
 
 PUBLIC = "tinyimagenet"
 SAMPLES = 8
@@ -76,12 +76,12 @@ class PublicDecoding:
     weights: str
     """SHA-256 of the trained model's file."""
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Attack, draw, judge."""
         deleted = victims(source, (self.split,), self.records)
-        spec = CellSpec("own_data", HEADS[0], self.split, sequence=self.split.seed)
-        stage = scene(source, spec, deleted, ("rank_one",))
-        best, coarse = (stage.recovered[heads, "rank_one"] for heads in HEADS)
+        spec = CellSpec("own_data", PRECISIONS[0], self.split, sequence=self.split.seed)
+        stage = scene(source, spec, deleted, ("rank-one",))
+        best, coarse = (stage.recovered[heads, "rank-one"] for heads in PRECISIONS)
         model = _model(source, self.weights)
         samples = [drawn_by(stage, model, best, seed) for seed in range(SAMPLES)]
         others = {"class-mean": stage.fitted("class-mean", source.encoder)}
@@ -95,7 +95,7 @@ class PublicDecoding:
         }
 
 
-def _model(source: Source, digest: str) -> Diffusion:
+def _model(source: FeatureSource, digest: str) -> Diffusion:
     path = weights_file(source.home, source.encoder)
     if not path.is_file() or sha256_of_file(path) != digest:
         raise DataError(f"{path} is not the file with SHA-256 {digest} that this work was planned with")
@@ -121,14 +121,14 @@ def _public(home: str | None, encoder: str, name: str) -> Decoder:
 
 def _job(study: Study) -> Job:
     weights = sha256_of_file(weights_file(study.source.home, study.source.encoder))
-    return Job(study.source, PublicDecoding(Split(study.seed, study.members, None), study.plan.decoded, weights))
+    return Job(study.source, PublicDecoding(Split(study.seed, study.members, None), study.sizes.decoded, weights))
 
 
 def _jobs(study: Study) -> list[Job]:
     return [_job(study)]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
         found = results[_job(study)]
@@ -160,6 +160,15 @@ def _lacks(study: Study) -> str | None:
     return None
 
 
-TABLE = Table(
-    "latent_diffusion", "Pictures by a diffusion model of public images", COLUMNS, _jobs, _rows, _draw, _lacks
+TABLES = (
+    Table(
+        "latent_diffusion",
+        "Pictures by a diffusion model of public images",
+        COLUMNS,
+        _jobs,
+        _rows,
+        _draw,
+        order=190,
+        lacks=_lacks,
+    ),
 )

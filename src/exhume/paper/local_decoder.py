@@ -32,12 +32,12 @@ from exhume.paper.decoding import (
     score,
     victims,
 )
-from exhume.paper.plan import Study
-from exhume.paper.source import Source
-from exhume.paper.table import HEADS, Results, Row, Table
+from exhume.paper.feature_source import FeatureSource
+from exhume.paper.study import Study
+from exhume.paper.table import PRECISIONS, Results, Table, TableRow
 from exhume.paper.work import Job, Result
 
-__all__ = ["TABLE", "LocalDecoding"]
+__all__ = ["TABLES", "LocalDecoding"]
 
 ALPHAS = (0.05, 0.5, None)
 """None is the IID partition."""
@@ -54,14 +54,14 @@ class LocalDecoding:
     which: int
     records: int
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Attack, train, draw, judge."""
         split = self.splits[self.which]
         deleted = victims(source, self.splits, self.records)
         # Differencing probes twice: it is run on the paper's own partition, the first.
         methods = METHODS if self.which == 0 else METHODS[:1]
-        stage = scene(source, CellSpec("own_data", HEADS[0], split, sequence=split.seed), deleted, methods)
-        best = stage.recovered["float64", "rank_one"]
+        stage = scene(source, CellSpec("own_data", PRECISIONS[0], split, sequence=split.seed), deleted, methods)
+        best = stage.recovered["float64", "rank-one"]
         mlp = stage.fitted("mlp", source.encoder)
         return {
             "own_rows": len(stage.own),
@@ -82,7 +82,7 @@ def _name(alpha: float | None) -> str:
 def _cases(study: Study) -> dict[str, Job]:
     splits = tuple(Split(study.seed, study.members, alpha) for alpha in ALPHAS)
     return {
-        _name(alpha): Job(study.source, LocalDecoding(splits, i, study.plan.decoded)) for i, alpha in enumerate(ALPHAS)
+        _name(alpha): Job(study.source, LocalDecoding(splits, i, study.sizes.decoded)) for i, alpha in enumerate(ALPHAS)
     }
 
 
@@ -90,14 +90,14 @@ def _jobs(study: Study) -> list[Job]:
     return list(_cases(study).values())
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
         for name, job in _cases(study).items():
             found = results[job]
             nulls = [found["others"][null] for null in NULLS]
             start = f"{name} ({found['own_rows']} own rows)"
-            drawn = {f"mlp, {kind.replace('_', '-')}": part for kind, part in found["mlp"].items()} | found["others"]
+            drawn = {f"mlp, {kind}": part for kind, part in found["mlp"].items()} | found["others"]
             for what, part in drawn.items():
                 rows.append(row(study, f"{start}: {what}", part, () if what in NULLS else nulls))
         last = results[_cases(study)["IID"]]
@@ -111,7 +111,7 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     found = [{name: results[job] for name, job in _cases(study).items()} for study in studies]
     strips = [Strip("target", tuple(pictures_of(f["IID"]["targets"]) for f in found))]
     for name in found[0]:
-        drawn = tuple(pictures_of(f[name]["mlp"]["float64, rank_one"]["pictures"]) for f in found)
+        drawn = tuple(pictures_of(f[name]["mlp"]["float64, rank-one"]["pictures"]) for f in found)
         strips.append(Strip(name, drawn))
     strips.append(Strip("exact feature", tuple(pictures_of(f["IID"]["exact"]["pictures"]) for f in found)))
     strips.append(
@@ -120,4 +120,15 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     draw_strips(studies, strips, path)
 
 
-TABLE = Table("local_decoder", "Pictures by a decoder of the attacker's own rows", COLUMNS, _jobs, _rows, _draw, lacks)
+TABLES = (
+    Table(
+        "local_decoder",
+        "Pictures by a decoder of the attacker's own rows",
+        COLUMNS,
+        _jobs,
+        _rows,
+        _draw,
+        order=180,
+        lacks=lacks,
+    ),
+)

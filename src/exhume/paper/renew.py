@@ -1,14 +1,14 @@
-"""Renewing some tables of an existing page: their sections and records are replaced, everything else stays."""
+"""Renewing some tables of an existing page: their sections and cells are replaced, everything else stays."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from exhume.errors import DataError
-from exhume.paper.records import Record
+from exhume.paper.comparisons import Comparison
 
-__all__ = ["renewed_page", "renewed_records"]
+__all__ = ["renewed_comparisons", "renewed_page"]
 
 _SECTION = re.compile(r"^## .*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"^## [^\n]*\n\n`([a-z0-9_]+)`\. ")
@@ -32,12 +32,15 @@ def renewed_page(page: str, fresh: str, names: Sequence[str], command: str) -> s
     return page.rstrip() + "\n"
 
 
-def renewed_records(old: Sequence[Record], fresh: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
-    """Return the records of both, by table; the fresh ones where a table is in both."""
-    kept: dict[str, list[Record]] = {}
-    for record in old:
-        kept.setdefault(record.table, []).append(record)
-    return kept | dict(fresh)
+Cells = dict[str, list[Comparison]]
+
+
+def renewed_comparisons(old: Sequence[Comparison], fresh: Cells) -> Cells:
+    """Return the cells of both, by table; the fresh ones where a table is in both."""
+    kept: Cells = {}
+    for cell in old:
+        kept.setdefault(cell.table, []).append(cell)
+    return kept | fresh
 
 
 def _name(section: str) -> str | None:

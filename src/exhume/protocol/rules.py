@@ -44,6 +44,13 @@ class AdmissionRule(ABC):
 
     name: ClassVar[str] = ""
     """What configurations, receipts and reports call the rule."""
+    about: ClassVar[str] = ""
+    """The rule in one line, for lists."""
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """What a message must carry to pass this rule: of ``"tag"`` and ``"rows"``, by default nothing."""
+        return frozenset()
 
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:
@@ -58,6 +65,8 @@ class ReleaseRule(ABC):
 
     name: ClassVar[str] = ""
     """What configurations and reports call the rule."""
+    about: ClassVar[str] = ""
+    """The rule in one line, for lists."""
 
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:
@@ -82,6 +91,8 @@ class Accountant(ABC):
 
     name: ClassVar[str] = ""
     """What configurations and reports call the accountant."""
+    about: ClassVar[str] = ""
+    """The accountant in one line, for lists."""
 
     @abstractmethod
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
@@ -104,6 +115,9 @@ class Heads(ReleaseRule):
     precision
         ``"float64"``, ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"Nbits"``.
     """
+
+    name = "heads"
+    about = "every head, rounded to a number format"
 
     def __init__(self, precision: str = "float64") -> None:
         significant_bits(precision)

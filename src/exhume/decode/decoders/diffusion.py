@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import atomic_file, digest_of, short
+from exhume.data._files import digest_of, short
 from exhume.data.home import home_folder
 from exhume.data.sets._base import sha256_of_arrays
 from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
@@ -26,6 +26,7 @@ from exhume.decode.latent.sampling import Mismatch, sample
 from exhume.decode.latent.training import CLAMP, Pairs, Plan
 from exhume.decode.linear import Linear, Standard, crossed, fit_linear
 from exhume.errors import DataError
+from exhume.files import atomic_file
 
 __all__ = ["DECODERS", "Diffusion"]
 
