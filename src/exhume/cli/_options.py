@@ -36,6 +36,7 @@ PLACES = {
     "kinds": "exhume.audit.settings:KINDS",
     "levels": "exhume.audit.levels:LEVELS",
     "defences": "exhume.advise.defences:DEFENCES",
+    "decoders": "exhume.decode:REGISTRY",
     "tables": "exhume.paper.registry:REGISTRY",
 }
 """Where the names are found that help and completion offer: what other packages bring is among them."""
