@@ -99,7 +99,7 @@ def _single_rules() -> Iterator[Defence]:
 
 
 def _combinations() -> Iterator[Defence]:
-    signed, by_rows = _rule("signed-messages"), _rule("ownership", rows=True)
+    signed, by_rows = _rule("signed-messages"), _rule("ownership", show_rows=True)
     noise, budget, mask = _rule("posterior-noise"), _rule("privacy-budget"), _rule("deletion-mask")
     every, three = _rule("every-k-changes"), _rule("min-clients")
     rounded = _rule("heads", precision="float32")
