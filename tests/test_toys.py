@@ -107,12 +107,9 @@ rule = "counting"
 
 def test_explain_names_them(toys, tmp_path):
     (tmp_path / "server.toml").write_text(SERVER)
-    told = command(
-        toys,
-        *"audit --explain --data stripes --encoder unit --defence server.toml --attack one-by-one".split(),
-        *"--probe shuffled --estimator pseudo-inverse --recovery projected".split(),
-        cwd=tmp_path,
-    )
+    words = "audit --explain --data stripes --encoder unit --defence server.toml --attack one-by-one"
+    toy = "--probe shuffled --estimator pseudo-inverse --recovery projected"
+    told = command(toys, *words.split(), *toy.split(), cwd=tmp_path)
     for group, name in BROUGHT.items():
         assert (name in told) == (group != "exhume.paper")
     for words in ("rows in random order", "A by pseudo-inverse", "made positive semidefinite", "one at a time"):
