@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import qr, svdvals
 
 from exhume.defence._matrix import Matrix
+from exhume.protocol.rules import Undo
 
 __all__ = ["RANK_TOLERANCE", "Basis", "Plan"]
 
@@ -84,6 +85,16 @@ class Basis:
         self.rank = new
         self._blocks.append(plan.coordinates)
         self._weight = plan.weight
+
+    def mark(self) -> Undo:
+        """Return what takes later additions out again."""
+        rank, blocks, weight = self.rank, len(self._blocks), self._weight
+
+        def undo() -> None:
+            self.rank, self._weight = rank, weight
+            del self._blocks[blocks:]
+
+        return undo
 
     def singular_values(self) -> Matrix:
         """Return the stack's singular values, as many as its rank, largest first."""

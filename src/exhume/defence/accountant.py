@@ -13,6 +13,7 @@ too. Rank is counted on the ridge solutions behind the heads: what rounding or n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from exhume.defence._state import pack, unpack
 from exhume.errors import InputError
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Accountant, Exposure, Occasion
+from exhume.protocol.rules import Accountant, Exposure, Occasion, Undo, keep
 
 __all__ = ["ACTIONS", "Identification", "IdentificationAccountant"]
 
@@ -116,10 +117,13 @@ class IdentificationAccountant(Accountant):
         """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in ("margin", "action", "coalition", "conservative")}
 
+    def check(self, ledger: Ledger) -> None:
+        """Refuse a margin that leaves no dimension to show."""
+        if self.margin >= ledger.d:
+            raise InputError("margin", f"below d = {ledger.d}", self.margin)
+
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
         """Pass the head, withhold it, or leave out its part in directions that nobody may see yet."""
-        if self.margin >= exact.d:
-            raise InputError("margin", f"below d = {exact.d}", self.margin)
         outlook = self._look(exact, occasion)
         culprit = self._culprit(outlook)
         if culprit is None or self.action == "report":
@@ -142,6 +146,23 @@ class IdentificationAccountant(Accountant):
         self._outlook = None
         if released is not None and outlook is not None:
             self._hear(released, exact, outlook)
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep the tables, and mark how far each stack goes: a step only ever adds to stacks."""
+        attributes = keep(
+            self,
+            _lasting=dict(self._lasting),
+            _contributors=set(self._contributors),
+            _peaks={client: list(peaks) for client, peaks in self._peaks.items()},
+            _highest=list(self._highest),
+        )
+        marks = [basis.mark() for basis in (*(run.basis for run in self._runs), *self._lasting.values())]
+
+        def undo() -> None:
+            for one in (*marks, attributes):
+                one()
+
+        return undo
 
     def exposure(self, client: str, *, coalition: int = 1) -> Identification:
         """Return what a client could know, alone or with up to ``coalition - 1`` helpers.

@@ -258,7 +258,7 @@ class Cell:
                 ledger_error_gram=relative(end.gram - start.gram, start.gram),
                 ledger_error_moment=relative(end.moment - start.moment, start.moment),
             )
-        except SingularStateError:
+        except (RefusedError, SingularStateError):  # a raw block may leave no head: it could not be replayed
             replayed = Replay(method, float("inf"), None, None)
         if spare is None:
             return replayed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,12 +12,17 @@ import numpy as np
 from exhume.defence._state import pack, unpack
 from exhume.defence.admission._numbers import Matrix
 from exhume.protocol import AdmissionRule
+from exhume.protocol.rules import Undo, keep
 
 __all__ = ["Remembering", "named", "stacked"]
 
 
 class Remembering(AdmissionRule):
-    """An admission rule whose memory outlives the process. A saved memory holds secrets: keep it as the ledger."""
+    """An admission rule whose memory outlives the process. A saved memory holds secrets: keep it as the ledger.
+
+    What it remembers are lists and tables of things that are replaced, never changed: a checkpoint copies the lists and
+    tables only.
+    """
 
     name: ClassVar[str] = ""
 
@@ -32,6 +38,10 @@ class Remembering(AdmissionRule):
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
         """Take over what `memory` returned."""
 
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep the lists and tables of the memory, not what is in them."""
+        return keep(self, **{name: _held(value) for name, value in self.__dict__.items()})
+
     def save(self) -> bytes:
         """Write name, configuration and memory."""
         return pack(self.name, self.configuration(), *self.memory())
@@ -40,6 +50,15 @@ class Remembering(AdmissionRule):
         """Take over a saved memory; one of another rule or configuration is refused by name."""
         saved = unpack(data, self.name, self.configuration())
         self.restore(saved.values, saved.arrays)
+
+
+def _held(value: Any) -> Any:
+    """Return a copy of a list, set, table or whatever knows how to copy itself; the things in them are shared."""
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        made.update((key, _held(item)) for key, item in value.items() if isinstance(item, (dict, list, set)))
+        return made
+    return copy.copy(value) if isinstance(value, (list, set)) or hasattr(type(value), "__copy__") else value
 
 
 def stacked(vectors: Iterable[Matrix], width: int) -> Matrix:

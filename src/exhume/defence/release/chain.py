@@ -13,7 +13,8 @@ from exhume.defence.release._base import STAGES, Rule, stage_of
 from exhume.defence.release.deletion_mask import DeletionMask
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.rules import Occasion, ReleaseRule
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.rules import Occasion, ReleaseRule, Undo
 
 __all__ = ["Chain"]
 
@@ -64,6 +65,21 @@ class Chain(ReleaseRule):
             later = _seen_after(rule, occasion)
             rule.record(released, occasion)
             occasion = later
+
+    def check(self, ledger: Ledger) -> None:
+        """Ask every rule whether it can serve such a ledger."""
+        for rule in self.rules:
+            rule.check(ledger)
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Ask every rule what takes back its part of a step."""
+        undos = [rule.checkpoint(clients) for rule in self.rules]
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
 
     def save(self) -> bytes:
         """Write the states of all rules that have one."""
