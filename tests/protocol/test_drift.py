@@ -60,6 +60,42 @@ def test_the_loss_is_within_its_bound_whatever_came_and_went(history, size, exch
     assert ledger.lost.gram <= most
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_message_that_swaps_much_for_little_loses_in_its_own_difference(seed):
+    rng = np.random.default_rng(seed)
+    much = Summary.of(1e6 * rng.normal(size=(9, 3)), [0] * 9, 1)
+    little = Summary.of(rng.normal(size=(9, 3)), [0] * 9, 1)
+    ledger, exact = Ledger(much, 0.5), Exact(3, 1)
+    swap = Update(little, much)
+    exact.take(Update.adding(much))
+    exact.take(swap)
+    ledger.apply(swap)
+    # What is left is small, and its own rounding too: the loss is in the difference of the two sides.
+    gone = distance(ledger.summary.gram, exact.gram), distance(ledger.summary.moment, exact.moment)
+    own = (np.linalg.norm(part) * 2.0**-53 for part in (ledger.summary.gram, ledger.summary.moment))
+    assert all(lost > 100 * rounding for lost, rounding in zip(gone, own, strict=True))
+    assert gone[0] <= ledger.lost.gram and gone[1] <= ledger.lost.moment
+
+
+@pytest.mark.parametrize(
+    ("gamma", "lost", "head"),
+    [
+        (1e-9, Lost(0.5, 0.0), 0.5 / (1.0 - 0.5)),  # the smallest eigenvalue may be smaller by what was lost
+        (1e-9, Lost(0.0, 0.5), 0.5 / 1.0 / 2.0),  # relative to the head, whose size is 2
+        (1e-9, Lost(0.5, 0.5), (0.5 + 0.25) / 0.5),
+        (1e-9, Lost(3.0, 0.0), 3.0 / 1e-9),  # nothing is left but gamma
+    ],
+)
+def test_the_error_of_the_head_written_out(gamma, lost, head):
+    ledger = Ledger(Summary(np.eye(4), np.ones((4, 1))), gamma, lost=lost)
+    assert ledger.drift().head == pytest.approx(head, rel=1e-6)
+
+
+@pytest.mark.parametrize(("head", "due"), [(0.0, False), (0.01, False), (0.0101, True), (np.inf, True), (np.nan, True)])
+def test_retraining_is_due_above_one_per_cent(head, due):
+    assert Drift(Lost(1.0, 1.0), head).due == due
+
+
 def test_the_sum_of_a_round_is_in_the_bound():
     rng = np.random.default_rng(0)
     parts = [Summary.of(10.0 ** rng.integers(0, 6) * rng.normal(size=(3, 4)), [0, 1, 1], 2) for _ in range(12)]

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -181,6 +183,17 @@ def test_a_copy_has_the_factor_if_there_is_one_and_makes_it_if_not():
     assert again.factorisations == 0
 
 
+def test_a_saved_ledger_holds_its_totals_and_its_factor_and_no_scratch():
+    ledger = Ledger.zeros(64, 1, 1.0)
+    for _ in range(2):
+        ledger.apply(Update.adding(Summary.of(np.eye(64), [0] * 64, 1)))
+    data = pickle.dumps(ledger)
+    assert len(data) < 2.1 * 64 * 64 * 8
+    again = pickle.loads(data)
+    again.apply(Update.adding(Summary.of(np.eye(64), [0] * 64, 1)))
+    np.testing.assert_allclose(again.head(), np.full((64, 1), 0.75))
+
+
 @pytest.mark.parametrize("largest", [0.0, -1.0, np.nan, np.inf])
 @pytest.mark.parametrize("grid", [None, 0.25])
 def test_headroom_is_asked_for_entries_above_0(largest, grid):
@@ -249,6 +262,12 @@ class TestRounds:
         ledger, blocks = self.parts()
         most = Update.deleting(sum(blocks[1:6], blocks[0]))
         assert [error is None for error in ledger.apply_round([most, most])] == [True, False]
+
+    def test_a_round_is_one_update(self):
+        ledger, blocks = self.parts()
+        ledger.apply(Update.adding(blocks[6]))
+        ledger.apply_round([Update.adding(blocks[7]), Update.deleting(Summary.of(1e3 * np.eye(5), [0] * 5, 2))])
+        assert repr(ledger) == "Ledger(d=5, c=2, gamma=0.1, updates=2)"
 
     def test_a_round_that_was_left_out_in_part_can_be_taken_back(self):
         ledger, blocks = self.parts()

@@ -49,6 +49,7 @@ class Last(Accountant):
 
     def observe(self, released, exact, occasion):
         self.heads += 1
+        sum(range(50))  # time for others to look at one half of it
         self.latest = released.serial
 
     def exposure(self, client):
@@ -141,6 +142,23 @@ def test_readers_do_not_wait_for_a_writer_and_see_the_last_finished_step():
         head.weights[0, 0] = 1.0
 
 
+def test_exposure_is_never_asked_in_the_middle_of_a_step():
+    slow = Slow()
+    server = Server(Ledger.zeros(D, C, 1.0), admission=[slow], accountant=Last())
+    writer = threading.Thread(target=server.submit, args=(Update.adding(Summary.of(np.eye(D), [0] * D, C)), "slow"))
+    writer.start()
+    assert slow.reached.wait(60)
+    answers = []
+    reader = threading.Thread(target=lambda: answers.append(server.exposure("a")))
+    reader.start()
+    reader.join(0.2)
+    assert reader.is_alive() and answers == []
+    slow.go.set()
+    reader.join(60)
+    assert len(answers) == 1
+    writer.join(60)
+
+
 def test_what_is_read_while_submissions_are_paused_belongs_together(short_switches):
     server = Server(Ledger.zeros(1, 1, 1.0, grid=1.0))
     row = Update.adding(Summary.of([[1.0]], [0], 1))
@@ -164,6 +182,39 @@ def test_what_is_read_while_submissions_are_paused_belongs_together(short_switch
         finally:
             stop.set()
     assert server.counts.messages > 0
+
+
+class Nosy(AdmissionRule):
+    """Lets somebody submit while the server is being copied."""
+
+    def __init__(self):
+        self.server, self.writer = None, None
+
+    def checkpoint(self, clients):
+        return lambda: None
+
+    def refuse(self, update, client):
+        return None
+
+    def record(self, update, client):
+        pass
+
+    def __deepcopy__(self, memo):
+        block = Update.adding(Summary.of(np.eye(D), [0] * D, C))
+        self.writer = threading.Thread(target=self.server.submit, args=(block, "a"))
+        self.writer.start()
+        self.writer.join(0.3)
+        assert self.writer.is_alive()  # it waits for the copy
+        return Nosy()
+
+
+def test_nobody_submits_while_a_server_is_copied():
+    nosy = Nosy()
+    server = nosy.server = Server(Ledger.zeros(D, C, 1.0), admission=[nosy])
+    twin = copy.deepcopy(server)
+    nosy.writer.join(60)
+    assert (twin.counts.messages, server.counts.messages) == (0, 1)
+    assert twin.ledger.summary.is_zero
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda server: pickle.loads(pickle.dumps(server))])
