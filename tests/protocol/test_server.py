@@ -124,7 +124,8 @@ def test_bad_rounds_are_errors_before_anything_moves():
 @pytest.mark.parametrize("name", ["", 5, None, b"a", "two\nlines", "\x1b[31m", "x" * 257])
 def test_a_client_has_a_name_of_one_printable_line(name):
     s = server()
-    for call in (lambda: s.submit(Update.adding(Summary.zeros(5, C)), name), lambda: s.as_target(name)):
+    submit = lambda: s.submit(Update.adding(Summary.zeros(5, C)), name)  # noqa: E731
+    for call in (submit, lambda: s.as_target(name), lambda: Client(s, name)):
         with pytest.raises(InputError, match="client must be a printable string of 1 to 256 characters") as caught:
             call()
         assert str(caught.value).isprintable()

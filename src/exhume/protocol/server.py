@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from exhume.errors import InputError, RefusedError, SingularStateError
+from exhume.protocol._checks import as_name
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Accountant, AdmissionRule, Counts, Exposure, Heads, Occasion, ReleaseRule
@@ -38,8 +39,6 @@ class Receipt:
 
 LEDGER = "ledger"
 """What a receipt names as the rule where no head would exist after the update, or the ledger cannot hold it."""
-
-_LONGEST_NAME = 256
 
 
 class Server:
@@ -162,7 +161,7 @@ class Server:
         that the ledger cannot take (another size, off the grid, no positive definite state after it) are refused too,
         by the "rule" ``"ledger"``: where all do not fit together, as `Ledger.apply_round` finds them.
         """
-        pending = [(_name(client), update) for client, update in messages]
+        pending = [(as_name(client), update) for client, update in messages]
         if not pending:
             raise InputError("messages", "at least one (client, update) pair", "none")
         names = {client for client, _ in pending}
@@ -295,7 +294,7 @@ class ServerTarget:
 
     def __init__(self, server: Server, client: str) -> None:
         self._server = server
-        self._client = _name(client)
+        self._client = as_name(client)
 
     def head(self) -> Head:
         """Return the head that the server last released."""
@@ -314,11 +313,3 @@ class ServerTarget:
 
 class _NoHeadError(SingularStateError):
     """A state that has a factor and no finite head: the solve overflowed."""
-
-
-def _name(client: object) -> str:
-    """Return a client's name, which is one short line of text: rules save it, receipts and reports print it."""
-    if not isinstance(client, str) or not client or len(client) > _LONGEST_NAME or not client.isprintable():
-        allowed = f"a printable string of 1 to {_LONGEST_NAME} characters"
-        raise InputError("client", allowed, repr(client))
-    return client
