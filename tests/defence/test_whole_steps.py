@@ -6,6 +6,7 @@ from safetensors.numpy import load
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build
+from exhume.defence._basis import Basis
 from exhume.defence.accountant import IdentificationAccountant
 from exhume.defence.admission import itemise
 from exhume.defence.release import Chain
@@ -110,6 +111,18 @@ def test_what_rules_would_save_is_as_before_a_step_that_failed(release, place, m
         accepted += receipts[0].accepted
     assert accepted == len(messages())
     assert everything(troubled) == everything(untroubled)
+
+
+def test_a_marked_stack_goes_on_as_if_what_was_taken_out_had_never_been_in_it():
+    """A giant that was taken out must not set the scale by which later columns count."""
+    rng = np.random.default_rng(0)
+    basis = Basis(D)
+    basis.add(basis.plan(rng.normal(size=(D, 2))))
+    undo = basis.mark()
+    basis.add(basis.plan(1e14 * rng.normal(size=(D, 1))))
+    undo()
+    assert basis.rank == 2 and basis.singular_values()[0] < 100
+    assert basis.plan(rng.normal(size=(D, 1))).gain == 1
 
 
 def test_a_margin_is_held_against_d_when_the_server_is_built():

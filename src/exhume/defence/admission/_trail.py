@@ -83,7 +83,7 @@ class Watch:
 
     def __copy__(self) -> Watch:
         twin = Watch(self.sketch)
-        twin._trails, twin._clock, twin._deletions = dict(self._trails), self._clock, list(self._deletions)
+        twin._trails, twin._clock, twin._deletions = dict(self._trails), self._clock, self._deletions
         return twin
 
     def ahead(self, update: Update, client: str) -> Trail:
