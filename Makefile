@@ -44,7 +44,7 @@ bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same ru
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
 paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
-	@$(BIN)/exhume paper run all --jobs 2
+	@$(BIN)/exhume paper run all
 
 clean:  ## Remove the environment, caches and generated results
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results

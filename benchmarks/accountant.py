@@ -5,7 +5,7 @@ median is over a whole run from rank 0 to rank d, the worst is that of its last 
 posterior noise of one release (state digest, draw and triangular solve), and the deletion mask: a head after an
 addition (one more factorisation) and one after a deletion (its draw and all checks).
 
-    python benchmarks/accountant.py [--dims 512 1024 2048] [--coalition 1] [--json]
+    python benchmarks/accountant.py [--dims 512 1024 2048] [--colluders 1] [--json]
 """
 
 import argparse
@@ -29,14 +29,14 @@ def timed(call):
     return time.perf_counter() - start
 
 
-def measure(d, coalition):
+def measure(d, colluders):
     rng = np.random.default_rng(0)
     features = rng.standard_normal((2 * d, d)).clip(0)
     ledger = Ledger(Summary.of(features, rng.integers(0, C, 2 * d), C), GAMMA)
     head = ledger.head()
     state = np.asfortranarray(ledger.summary.gram + GAMMA * np.eye(d))
     work = np.empty_like(state, order="F")
-    accountant = IdentificationAccountant(1, action="report", coalition=coalition)
+    accountant = IdentificationAccountant(1, action="report", colluders=colluders)
     update = Update.adding(Summary.zeros(d, C).with_moment(np.ones((d, C))))
     accountant.observe(Head(head), Head(head), Occasion(ledger, (), (), Counts()))
     noise = PosteriorNoise(0.2, b"0" * 32)
@@ -84,15 +84,15 @@ def masks(ledger, features, turns=5):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", type=int, nargs="+", default=[512, 1024, 2048])
-    parser.add_argument("--coalition", type=int, default=1)
+    parser.add_argument("--colluders", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     with threadpool_limits(1):
-        rows = [measure(d, options.coalition) for d in options.dims]
+        rows = [measure(d, options.colluders) for d in options.dims]
     if options.json:
-        print(json.dumps({"blas_threads": 1, "coalition": options.coalition, "rows": rows}))
+        print(json.dumps({"blas_threads": 1, "colluders": options.colluders, "rows": rows}))
         return
-    print(f"accounting of one release, coalitions up to {options.coalition}, one BLAS thread")
+    print(f"accounting of one release, up to {options.colluders} colluders, one BLAS thread")
     for r in rows:
         print(
             f"  d = {r['d']:5d}: median {r['typical_over_potrf']:.2f} x potrf ({r['potrf_ms']:.1f} ms), "

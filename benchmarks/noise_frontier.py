@@ -15,7 +15,8 @@ simulated: both sides get real noise with the covariance of their own state. Fou
 The last lines are the default of `exhume.hardened`, whose mask is drawn once per deletion. The attacker is told the
 masked totals before and after, which is all that any number of heads and any probes could tell it, and reads them by
 Bayes' rule over a fifth of the training rows, or by the leading direction where that stands out
-(`exhume.attack.informed`). The cost is measured on the real server: 60 deletions by 12 clients, every head's accuracy.
+(`exhume.attack.recover.informed`). The cost is measured on the real server: 60 deletions by 12 clients, every head's
+accuracy.
 
 Deleted records are drawn with the same number from each class, so chance is 1/c. Accuracy lost is the mean over draws.
 
@@ -32,8 +33,8 @@ from scipy.linalg import cholesky, solve_triangular, svd
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
-from exhume.attack.informed import Candidates, read_change
-from exhume.attack.rank_one import fit_scale
+from exhume.attack.recover.fit import fit_scale
+from exhume.attack.recover.informed import Candidates, read_change
 from exhume.data import load_features
 from exhume.defence import hardened, sigma_for
 from exhume.protocol import Ledger, Summary, Update
@@ -143,8 +144,8 @@ def masked(problem, sigma):
         server = hardened(ledger.copy(), sigma=sigma, admission=False)
         rule = server.release.rules[0]
         server.submit(Update.deleting(Summary.of(problem.F[[row]], problem.y[[row]], problem.c)), "alice")
-        gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.totals(server.ledger), strict=True))
-        change, (s, tau) = moment - gram @ problem.W, rule.single(len(problem.A))
+        gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.masked_totals(server.ledger), strict=True))
+        change, (s, tau) = moment - gram @ problem.W, rule.deletion_noise(len(problem.A))
         hits["informed"] += read_change(own, change, s, gram, tau).label == problem.y[row]
         f = problem.F[row]
         white = solve_triangular(problem.L, f, lower=True)

@@ -18,15 +18,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from exhume.attack import probes
-from exhume.attack._linalg import relative
-from exhume.attack.conditioned import gram_guess, identify_conditioned
-from exhume.attack.rank_one import rank_one
-from exhume.attack.recover import rank_one_averaged
+from exhume.attack import probes, recover
+from exhume.attack.estimate import gram_guess
 from exhume.attack.session import Attack
-from exhume.attack.zoom import zoom, zoomed_difference
+from exhume.attack.strategies import conditioned, zoom
 from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
+from exhume.numerics import relative
 from exhume.protocol import Heads, Server, Update
 from exhume.simulate.scenario import Scenario
 from exhume.simulate.trial import Cell
@@ -87,7 +85,7 @@ def curve_cell(options, features, split, heads):
         case = scenario(options, features, split)
         rows = targets(case, options.deletions, split)
         positive = bool(features.train_features.min() >= 0)
-        return [*averaged(case, rows, heads, split, positive), *zoomed(case, rows, heads)]
+        return [*averaging(case, rows, heads, split, positive), *zooming(case, rows, heads)]
 
 
 def after_deletion(case, ledger, row, heads):
@@ -106,7 +104,7 @@ def tally(case, rows, found):
     }
 
 
-def averaged(case, rows, heads, split, positive):
+def averaging(case, rows, heads, split, positive):
     out = []
     for responses in (104, 208):
         if responses > len(case.own[0]):
@@ -129,11 +127,11 @@ def averaged(case, rows, heads, split, positive):
             for row in rows:
                 server = after_deletion(case, cell.server.ledger, row, heads)
                 if after == 0:
-                    one = rank_one(cell.sharper, server.head(), nonnegative=positive)
+                    one = recover.rank_one(cell.sharper, server.head(), nonnegative=positive)
                 else:
-                    attack = cell.attack.elsewhere(server.as_target("attacker"))
+                    attack = cell.attack.facing(server.as_target("attacker"))
                     few = probes.own_data(*case.own, case.classes, responses=after, rng=np.random.default_rng(split))
-                    one = rank_one_averaged(cell.sharper, attack.run(few), nonnegative=positive)
+                    one = recover.averaged(cell.sharper, attack.run(few), nonnegative=positive)
                 found.append((one.label, one.feature))
             out.append(
                 {"method": "averaging", "heads": heads, "responses_before": responses, "responses_after": after + 1}
@@ -142,15 +140,15 @@ def averaged(case, rows, heads, split, positive):
     return out
 
 
-def zoomed(case, rows, heads):
+def zooming(case, rows, heads):
     out = []
     for rounds in (1, 2, 3):
         server = case.server(heads)
         attack = Attack(server.as_target("attacker"))
         try:
             guess = gram_guess(case.own[0], len(case.features))
-            state = identify_conditioned(attack, guess, rounds=rounds, scale=30.0 if heads == "float16" else 1e3)
-            before = zoom(attack, state.A, responses=8)
+            state = conditioned(attack, guess, rounds=rounds, scale=30.0 if heads == "float16" else 1e3)
+            before = zoom(attack, state, responses=8)
         except (ExhumeError, np.linalg.LinAlgError) as error:
             out.append({"method": "zoom", "heads": heads, "rounds": rounds, "labels": 0, "reason": str(error)})
             continue
@@ -158,10 +156,9 @@ def zoomed(case, rows, heads):
         for after in (1, 2, 6):
             found = []
             for row in rows:
-                later = attack.elsewhere(after_deletion(case, server.ledger, row, heads).as_target("attacker"))
-                sample = zoomed_difference(
-                    before, zoom(later, state.A, start=before.G, responses=after), state.A
-                ).as_sample()
+                later = attack.facing(after_deletion(case, server.ledger, row, heads).as_target("attacker"))
+                now = zoom(later, state, start=before.G, responses=after)
+                sample = recover.zoomed(before.state, now.state)
                 found.append((sample.label, sample.feature))
             out.append(
                 {"method": "zoom", "heads": heads, "responses_before": spent, "responses_after": after + 2}

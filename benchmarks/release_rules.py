@@ -14,7 +14,7 @@ import json
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exhume.attack.identify import identify
+from exhume.attack.estimate import direct
 from exhume.attack.probes import own_data, random
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
@@ -23,7 +23,7 @@ from exhume.data import load_features
 from exhume.defence.release import (
     Chain,
     Columns,
-    Every,
+    EveryKChanges,
     Heads,
     IsotropicNoise,
     LowRank,
@@ -40,7 +40,7 @@ RULES = {
     "Heads('float64')": lambda d: Heads("float64"),
     "Heads('float32')": lambda d: Heads("float32"),
     "Heads('bfloat16')": lambda d: Heads("bfloat16"),
-    "Every(4)": lambda d: Every(4),
+    "EveryKChanges(4)": lambda d: EveryKChanges(4),
     "MinClients(2)": lambda d: MinClients(2),
     "MinClients(2), helper": lambda d: MinClients(2),
     "ResponseBudget(d/(2c))": lambda d: ResponseBudget(max(d // 20, 1)),
@@ -51,7 +51,7 @@ RULES = {
     "PosteriorNoise(0.1)": lambda d: PosteriorNoise(0.1, b"0" * 32),
     "PosteriorNoise(0.1), float32": lambda d: Chain([PosteriorNoise(0.1, b"0" * 32), Heads("float32")]),
 }
-SPLITS = {"Every(4)": (("mallory",), 4), "MinClients(2), helper": (("mallory", "helper"), 2)}
+SPLITS = {"EveryKChanges(4)": (("mallory",), 4), "MinClients(2), helper": (("mallory", "helper"), 2)}
 
 
 class Splitting:
@@ -89,7 +89,7 @@ def labels_read(found, rule, probe, rows, split):
     server.head()
     target = Splitting(server, *split)
     try:
-        state = identify(seen(Attack(target).run(probe)))
+        state = direct(seen(Attack(target).run(probe)))
     except ExhumeError as error:
         return None, str(error).split(":")[0]
     hits = 0

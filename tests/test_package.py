@@ -18,9 +18,9 @@ def test_import_brings_neither_extras_nor_heavy_rooms():
 
 
 def test_defences_come_on_first_use_with_all_their_rooms():
-    code = "import sys, exhume; print('exhume.defence' in sys.modules); print(exhume.defence.admission.Slack.name)"
+    code = "import sys, exhume; print('exhume.defence' in sys.modules); print(exhume.defence.admission.Replay.name)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.split() == ["False", "slack"]
+    assert out.split() == ["False", "replay"]
 
 
 def test_every_public_name_is_there():
@@ -43,8 +43,7 @@ def test_the_public_face_reads_as_the_design_says():
     before = attack.identify(ex.probes.designed(12, 3, scale=1e4))
     alice.delete(features[7:8], labels[7:8])
     after = attack.identify(ex.probes.designed(12, 3, scale=1e4))
-    block = ex.recover.difference(before, after)
-    label, feature = block.as_sample()
-    assert label == labels[7]
-    np.testing.assert_allclose(feature, features[7], rtol=1e-5)
-    np.testing.assert_allclose(attack.replay(block).weights, before.baseline.weights, rtol=1e-6)
+    found = ex.recover.difference(before, after)
+    assert found.label == labels[7]
+    np.testing.assert_allclose(found.feature, features[7], rtol=1e-5)
+    np.testing.assert_allclose(attack.replay(found.block).weights, before.baseline.weights, rtol=1e-6)

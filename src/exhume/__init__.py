@@ -26,8 +26,8 @@ from exhume.protocol import (
 )
 
 if TYPE_CHECKING:
-    from exhume import data, defence, protocol, sklearn
-    from exhume.attack import probes, recover
+    from exhume import advise, audit, data, defence, protocol, sklearn
+    from exhume.attack import estimate, probes, recover
     from exhume.attack.session import Attack
     from exhume.defence import hardened, release
 
@@ -45,9 +45,12 @@ __all__ = [
     "Target",
     "Update",
     "__version__",
+    "advise",
+    "audit",
     "data",
     "defence",
     "errors",
+    "estimate",
     "hardened",
     "probes",
     "protocol",
@@ -58,8 +61,11 @@ __all__ = [
 
 _LAZY = {
     "Attack": "exhume.attack.session:Attack",
+    "advise": "exhume.advise",
+    "audit": "exhume.audit",
     "data": "exhume.data",
     "defence": "exhume.defence",
+    "estimate": "exhume.attack.estimate",
     "hardened": "exhume.defence:hardened",
     "probes": "exhume.attack.probes",
     "recover": "exhume.attack.recover",

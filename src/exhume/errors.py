@@ -18,9 +18,12 @@ __all__ = [
     "MissingExtraError",
     "NotHeldError",
     "NotIdentifiedError",
+    "OldNameWarning",
     "RefusedError",
     "SingularStateError",
+    "StaleServerError",
     "WireError",
+    "WorkerDiedError",
     "shown",
     "unknown_name",
 ]
@@ -75,6 +78,20 @@ class WireError(InputError):
     """Bytes that are not a message of this protocol, version and configuration."""
 
 
+class StaleServerError(ExhumeError):
+    """A server that must not be saved: its file holds what somebody else saved since this one was read or written."""
+
+    def __init__(self, path: object) -> None:
+        self.path = path
+        super().__init__(
+            f"'{path}' holds another server's updates, saved since this one was read or written; nothing was saved. "
+            "Load it again and repeat what this server accepted in between"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.path,)
+
+
 class RefusedError(ExhumeError):
     """The server refused an update: `reason` is the admission rule's own sentence, `rule` its name if that is known."""
 
@@ -117,6 +134,19 @@ class MissingExtraError(ExhumeError, ImportError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.what, self.extra)
+
+
+class WorkerDiedError(ExhumeError):
+    """A worker process ended in the middle of its work; what others had finished is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a worker process died, perhaps for want of memory; finished work is kept: run again, with fewer --jobs"
+        )
+
+
+class OldNameWarning(UserWarning):
+    """A name that is still read and has been replaced; the message gives the new one."""
 
 
 def unknown_name(field: str, got: str, known: Iterable[str]) -> InputError:

@@ -9,8 +9,7 @@ from exhume import Head, ReleaseRule
 from exhume.attack.block import Block
 from exhume.attack.session import Attack, Cost
 from exhume.errors import AttackError, RefusedError
-from tests.attack.cases import EPS, norm
-from tests.attack.worlds import PROBES, Tap, World
+from tests.attack.worlds import EPS, PROBES, Tap, World, norm
 
 VARIANTS = [(name, "cumulative") for name in PROBES] + [("designed", "restored"), ("random", "restored")]
 
@@ -84,10 +83,10 @@ def test_a_failure_of_the_plan_itself_is_taken_back():
 
     class Broken:
         name = "broken"
-        cancel = world.probe("own_data").cancel
+        cancel = world.probe("own-data").cancel
 
         def steps(self):
-            yield from list(world.probe("own_data").steps())[:2]
+            yield from list(world.probe("own-data").steps())[:2]
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -98,14 +97,14 @@ def test_a_failure_of_the_plan_itself_is_taken_back():
 def test_a_run_sends_the_plan_and_one_cancellation():
     world = World()
     tap = Tap(world)
-    probe = world.probe("own_data")
+    probe = world.probe("own-data")
     transcript = Attack(tap).run(probe)
     assert tap.updates[:-1] == [step.update for step in probe.steps()]
     assert len(tap.updates) == probe.responses + 1
     assert tap.updates[-1].add.is_zero
     assert np.array_equal(transcript.final.weights, tap.heads[-1])
     assert np.array_equal(transcript.X[:, :4], tap.heads[0] - transcript.baseline.weights)
-    assert (transcript.probe, transcript.responses) == ("own_data", probe.responses)
+    assert (transcript.probe, transcript.responses) == ("own-data", probe.responses)
 
 
 def test_observing_counts_only_what_is_new():
@@ -224,22 +223,6 @@ def test_replay_adds_the_block_as_it_is():
     np.testing.assert_array_equal(update.add.gram, 0.5 * (rough + rough.T))
     assert update.add.moment[:, 2].tolist() == f.tolist()
     assert attack.cost.messages == 1
-
-
-def test_a_projected_block_is_positive_semidefinite_and_nearest():
-    rng = np.random.default_rng(0)
-    gram = rng.normal(size=(6, 6))
-    gram = gram + gram.T
-    block = Block(gram, rng.normal(size=(6, 2)))
-    values, vectors = np.linalg.eigh(gram)
-    clipped = (vectors * np.maximum(values, 0)) @ vectors.T
-    projected = block.projected()
-    assert block.min_eigenvalue == pytest.approx(values[0]) and values[0] < 0
-    np.testing.assert_allclose(projected.gram, clipped, atol=1e-13)
-    assert projected.min_eigenvalue >= -1e-14
-    assert projected.moment is block.moment
-    negative = Block(-np.eye(3), np.zeros((3, 1))).projected()
-    assert not negative.gram.any()
 
 
 def test_no_module_of_the_attack_imports_hidden_state():

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from exhume.audit.audit import Audit, audit
-from exhume.audit.config import make_settings
+from exhume.audit.run import Audit, audit
+from exhume.audit.settings import make_settings
 
-SMALL = {"dim": 16, "clients": 3, "trials": 6, "jobs": 1, "heads": "float64,float32"}
+SMALL = {"dim": 16, "clients": 3, "trials": 6, "jobs": 1, "precision": "float64,float32"}
 """Small enough for a second, large enough that the attacker has full feature rank."""
 
-TINY = {key: value for key, value in SMALL.items() if key != "heads"}
+TINY = {key: value for key, value in SMALL.items() if key != "precision"}
 """The same for settings that decide the heads themselves."""
 
 
@@ -27,7 +27,7 @@ class Small:
 @pytest.fixture(scope="session")
 def small(tmp_path_factory) -> Small:
     out = tmp_path_factory.mktemp("audit") / "report"
-    settings = make_settings({**SMALL, "out": out, "json": out.parent / "findings.json"})
+    settings = make_settings({**SMALL, "out": out})
     return Small(audit(settings, command="exhume audit --dim 16"), out)
 
 

@@ -3,25 +3,26 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
 from exhume.attack.session import Attack
-from exhume.audit.audit import assess, audit
-from exhume.audit.config import from_toml, make_settings
-from exhume.audit.configured import CONFIGURED
-from exhume.audit.defended import DefendedCell
-from exhume.audit.effect import CAVEAT
+from exhume.audit.effect import siege_level
 from exhume.audit.explain import explain
-from exhume.audit.federation import Federation
 from exhume.audit.levels import LEVELS
-from exhume.audit.listening import listen
-from exhume.audit.plan import prepare
+from exhume.audit.outcome import carry_out
+from exhume.audit.plan import Facing, prepare
 from exhume.audit.records import Report
-from exhume.audit.runner import run
-from exhume.audit.schema import schema_text
+from exhume.audit.records_defence import SiegeRecord
+from exhume.audit.report.schema import schema_text
+from exhume.audit.run import assess, audit
+from exhume.audit.settings import from_toml, make_settings
 from exhume.defence.config import Config, Entry, dump
 from exhume.defence.default import hardened_config
 from exhume.errors import InputError
+from exhume.simulate.federation import Federation
+from exhume.simulate.listening import listen
+from exhume.simulate.trial import Campaign
 from tests.audit.conftest import SMALL, TINY
 
 
@@ -36,18 +37,18 @@ def assessed(tmp_path):
     def run_it(settings, **options):
         dump(settings, tmp_path / "server.toml")
         values = {**TINY, "out": tmp_path / "out", "defence": str(tmp_path / "server.toml"), **options}
-        return assess(make_settings(values))[1:]
+        return assess(make_settings(values))
 
     return run_it
 
 
 @pytest.fixture
 def plan():
-    return prepare(make_settings({**SMALL, "heads": "float64"}))
+    return prepare(make_settings({**SMALL, "precision": "float64"}))
 
 
-def effects(report, delete):
-    return [e for e in report.defence.effects if e.delete == delete]
+def effects(report, kind):
+    return [e for e in report.defence.effects if e.kind == kind]
 
 
 def test_without_settings_the_report_has_none_and_the_verdict_is_the_old_one(small):
@@ -59,8 +60,8 @@ def test_without_settings_the_report_has_none_and_the_verdict_is_the_old_one(sma
 
 
 def test_the_bare_server_beside_the_settings_is_that_of_the_plain_audit(small, hardened):
-    plain = [f for f in small.done.report.findings if f.heads == "float64"]
-    assert [f for f in hardened.done.report.findings if f.heads == "float64"] == plain
+    plain = [f for f in small.done.report.findings if f.precision == "float64"]
+    assert [f for f in hardened.done.report.findings if f.precision == "float64"] == plain
 
 
 def test_the_hardened_server_lowers_the_level_and_serves_the_honest(hardened):
@@ -73,18 +74,18 @@ def test_the_hardened_server_lowers_the_level_and_serves_the_honest(hardened):
     assert found.price.deletions_refused == {}
     assert found.price.heads > 0
     assert abs(found.price.accuracy_lost) < 0.1
-    assert {(e.delete, e.probe) for e in found.effects} == {
-        (delete, probe) for delete in ("sample", "class", "client") for probe in ("designed", "own_data")
+    assert {(e.kind, e.probe) for e in found.effects} == {
+        (delete, probe) for delete in ("record", "class", "client") for probe in ("designed", "own-data")
     }
 
 
-def test_the_verdict_has_effect_price_exposure_and_the_caveat_in_ten_lines(hardened):
+def test_the_verdict_has_effect_price_exposure_and_the_adaptive_attackers_in_ten_lines(hardened):
     lines = hardened.done.report.verdict.text.splitlines()
     assert len(lines) <= 10
     text = "\n".join(lines)
     for words in ("without 6/6", "Price: accuracy lost", "Exposure: of the attacker", "(1.00 without)"):
         assert words in text
-    assert lines[-1].strip() == "These attackers are not adapted to the settings; 'exhume advise' plays some that are."
+    assert lines[-1].strip().startswith("Attackers that know the settings, ")
 
 
 def test_exposure_of_every_client_is_in_json_that_keeps_to_the_schema(hardened):
@@ -109,62 +110,62 @@ def test_on_the_bare_server_the_attacker_is_fully_exposed_and_the_others_are_not
 
 
 def test_privacy_figures_of_the_audited_deletions(assessed):
-    noise, budget = Entry.of("posterior_noise", sigma=0.2), Entry.of("privacy_budget", sigma=0.2, mu=2.0)
+    noise, budget = Entry.of("posterior-noise", sigma=0.2), Entry.of("privacy-budget", sigma=0.2, mu=2.0)
     _, report = assessed(config(release=(noise, budget)), probe="designed")
-    by_kind = {p.delete: p for p in report.defence.privacy}
-    assert set(by_kind) == {"sample", "class", "client"}
-    assert by_kind["sample"].deletions == 6
-    assert 0 < by_kind["sample"].median.mu_release <= by_kind["sample"].worst.mu_release
-    assert by_kind["sample"].worst.mu_release < by_kind["client"].median.mu_release
-    assert by_kind["sample"].median.mu_release <= by_kind["sample"].median.mu_total
-    assert 0 < by_kind["sample"].worst.advantage_total < 1
+    by_kind = {p.kind: p for p in report.defence.privacy}
+    assert set(by_kind) == {"record", "class", "client"}
+    assert by_kind["record"].deletions == 6
+    assert 0 < by_kind["record"].median.mu_release <= by_kind["record"].worst.mu_release
+    assert by_kind["record"].worst.mu_release < by_kind["client"].median.mu_release
+    assert by_kind["record"].median.mu_release <= by_kind["record"].median.mu_total
+    assert 0 < by_kind["record"].worst.advantage_total < 1
     assert "Privacy of a deleted record over all releases: mu " in report.verdict.text
 
 
 def test_the_page_shows_settings_exposure_and_caveat(hardened):
     text = (hardened.out / "report.html").read_text()
-    for words in ('id="settings"', 'id="exposure"', "Rules in force", "as configured"):
+    for words in ('id="settings"', 'id="exposure"', "Rules in force", "Attackers that know the settings"):
         assert words in text
-    assert CAVEAT.split(":")[0] in text
+    assert hardened.done.report.defence.caveat.split("'")[0] in text
     with (hardened.out / "trials.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["head_withheld"] for row in rows if row["heads"] == "float64"} == {""}
-    assert all(row["exposure"] for row in rows if row["heads"] == CONFIGURED)
+    assert {row["head_withheld"] for row in rows if row["server"] == "bare"} == {""}
+    assert all(row["exposure"] for row in rows if row["server"] == "hardened")
 
 
 def test_the_same_settings_give_the_same_numbers(hardened, tmp_path):
     again = assess(make_settings({**TINY, "defence": "hardened", "jobs": 2, "out": tmp_path}), command="exhume audit")
-    assert again[2].model_dump() == hardened.done.report.model_dump()
+    assert again[1].model_dump() == hardened.done.report.model_dump()
 
 
 def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
-    outcome, report = assessed(config(Entry.of("minimum_rows", rows=8)), delete="sample,client")
+    outcome, report = assessed(config(Entry.of("minimum-rows", rows=8)), delete="record,client")
     price = report.defence.price
-    assert price.deletions_refused == {"minimum rows": 12}
+    assert price.deletions_refused == {"minimum-rows": 12}
     assert price.deletions == 16
-    assert all(e.deletions_refused == 6 and e.level_with == "none" for e in effects(report, "sample"))
+    assert all(e.deletions_refused == 6 and e.level_with == "none" for e in effects(report, "record"))
     assert all(e.deletions_refused == 0 for e in effects(report, "client"))
     refused = [t for t in outcome.trials if t.service is not None and t.service.deletion_refused]
-    assert all(t.reason.startswith("deletion refused: minimum rows: ") and not t.recoveries for t in refused)
-    assert any("deletion refused: minimum rows" in failure["reason"] for failure in report.failures)
-    assert next(f for f in report.findings if f.heads == CONFIGURED).reason.startswith("deletion refused")
+    assert all(t.reason.startswith("deletion refused: minimum-rows: ") and not t.recoveries for t in refused)
+    assert any("deletion refused: minimum-rows" in failure["reason"] for failure in report.failures)
+    assert next(f for f in report.findings if f.server != "bare").reason.startswith("deletion refused")
 
 
 def test_settings_that_refuse_every_deletion_are_no_clean_bill(tmp_path):
-    dump(config(Entry.of("minimum_rows", rows=8)), tmp_path / "server.toml")
-    values = {**TINY, "delete": "sample", "probe": "designed", "trials": 2, "out": tmp_path / "out"}
+    dump(config(Entry.of("minimum-rows", rows=8)), tmp_path / "server.toml")
+    values = {**TINY, "kind": "record", "probe": "designed", "trials": 2, "out": tmp_path / "out"}
     done = audit(make_settings({**values, "defence": str(tmp_path / "server.toml")}))
     assert done.carried_out == 0
 
 
 def test_a_refused_replay_is_no_replay(assessed):
-    outcome, report = assessed(config(Entry.of("replay")), delete="sample", probe="designed")
+    outcome, report = assessed(config(Entry.of("replay")), delete="record", probe="designed")
     for effect in report.defence.effects:
         assert effect.level_without == "replay"
         assert effect.level_with == "feature"
         assert effect.replays_refused == effect.trials == 6
         assert effect.undone_with is None
-    ours = [r for t in outcome.trials if t.heads == CONFIGURED for r in t.recoveries]
+    ours = [r for t in outcome.trials if t.server != "bare" for r in t.recoveries]
     assert ours
     assert all(r.replay_head_error is None and r.accuracy_replay is None for r in ours)
 
@@ -178,7 +179,7 @@ def test_no_rule_at_all_changes_no_level(assessed):
 
 
 def test_withheld_heads_are_counted_and_crash_nothing(assessed):
-    outcome, report = assessed(config(release=(Entry.of("min_clients", clients=9),)), delete="sample", probe="designed")
+    outcome, report = assessed(config(release=(Entry.of("min-clients", clients=9),)), delete="record", probe="designed")
     found = report.defence
     assert found.price.uploads_withheld == 8
     assert found.price.deletions_withheld == found.price.deletions == 6
@@ -190,26 +191,26 @@ def test_withheld_heads_are_counted_and_crash_nothing(assessed):
 
 
 def test_refusals_of_the_attack_are_counted_by_rule(assessed):
-    _, report = assessed(config(Entry.of("duplicates")), delete="sample", probe="designed", trials=1)
+    _, report = assessed(config(Entry.of("duplicates")), delete="record", probe="designed", trials=1)
     assert report.defence.attack_refused == {"duplicates": 2}
     assert "2 refused by duplicates" in report.verdict.text
     assert report.defence.exposure_with < 1
 
 
 def test_clients_sign_and_show_their_rows_where_the_server_asks_for_it(assessed):
-    rules = config(Entry.of("origin"), Entry.of("ownership", rows=True))
-    _, report = assessed(rules, delete="sample", trials=2)
+    rules = config(Entry.of("signed-messages"), Entry.of("ownership", rows=True))
+    _, report = assessed(rules, delete="record", trials=2)
     assert report.defence.price.uploads_refused == {}
     assert report.defence.price.deletions_refused == {}
     levels = {e.probe: e.level_with for e in report.defence.effects if e.recovery == "difference"}
-    assert levels == {"designed": "none", "own_data": "replay"}
+    assert levels == {"designed": "none", "own-data": "replay"}
 
 
 def test_secrets_of_the_file_are_in_no_report(tmp_path):
     secret = "ab" * 16
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.1, key=secret),)), tmp_path / "server.toml")
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.1, key=secret),)), tmp_path / "server.toml")
     settings = make_settings(
-        {**TINY, "trials": 1, "delete": "class", "defence": str(tmp_path / "server.toml"), "out": tmp_path / "out"}
+        {**TINY, "trials": 1, "kind": "class", "defence": str(tmp_path / "server.toml"), "out": tmp_path / "out"}
     )
     done = audit(settings)
     written = [f.read_text() for f in (tmp_path / "out").rglob("*") if f.suffix in (".json", ".html", ".csv")]
@@ -221,38 +222,38 @@ def test_secrets_of_the_file_are_in_no_report(tmp_path):
 
 def test_other_settings_are_never_taken_for_these(tmp_path):
     file = tmp_path / "server.toml"
-    values = {**TINY, "delete": "client", "probe": "designed", "defence": str(file), "out": tmp_path}
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.1),)), file)
-    first = run(prepare(make_settings(values)), tmp_path)
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.2),)), file)
-    again = run(prepare(make_settings(values)), tmp_path)
+    values = {**TINY, "kind": "client", "probe": "designed", "defence": str(file), "out": tmp_path}
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.1),)), file)
+    first = carry_out(prepare(make_settings(values)), tmp_path)
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.2),)), file)
+    again = carry_out(prepare(make_settings(values)), tmp_path)
     assert again.reused == 3  # the bare server's cell and its two deletions
     assert len(first.trials) == 4
 
 
 def test_noisy_heads_are_read_by_the_estimator_that_knows_of_noise(plan):
-    noisy = config(release=(Entry.of("posterior_noise", sigma=1e-6),))
-    cell = DefendedCell(Federation.configured(plan.scenario, noisy, 0), plan.probe("own_data"))
+    noisy = config(release=(Entry.of("posterior-noise", sigma=1e-6),))
+    cell = Campaign(Federation.behind(plan.scenario, noisy), plan.probe("own-data"))
     assert cell.sharper is not None
     assert cell.sharper is not cell.before
-    exact = DefendedCell(Federation.configured(plan.scenario, config(), 0), plan.probe("own_data"))
+    exact = Campaign(Federation.behind(plan.scenario, config()), plan.probe("own-data"))
     assert exact.sharper is exact.before
 
 
 def test_probes_that_cannot_be_taken_back_are_part_of_what_the_attacker_knows(plan):
-    rules = config(Entry.of("minimum_rows", rows=8))
-    federation = Federation.configured(plan.scenario, rules, 0)
+    rules = config(Entry.of("minimum-rows", rows=8))
+    federation = Federation.behind(plan.scenario, rules)
     heard = listen(Attack(federation.fork().target()), plan.probe("designed"))
     assert heard.standing is not None
     assert "could not be taken back" in heard.why()
-    cell = DefendedCell(federation, plan.probe("designed"))
-    (found,) = cell.trial(plan.scenario.parts[1], ("difference",)).found
-    assert found.scored.relerr_gram < 1e-6
-    assert found.scored.relerr_moment < 1e-6
+    campaign = Campaign(federation, plan.probe("designed"))
+    (found,) = campaign.trial(plan.scenario.parts[1], ("difference",), "client").recoveries
+    assert found.relerr_gram < 1e-6
+    assert found.relerr_moment < 1e-6
 
 
 def test_a_fork_leaves_the_federation_alone(plan):
-    federation = Federation.configured(plan.scenario, config(Entry.of("origin"), Entry.of("replay")), 0)
+    federation = Federation.behind(plan.scenario, config(Entry.of("signed-messages"), Entry.of("replay")))
     before = federation.server.ledger.summary
     twin = federation.fork()
     assert twin.delete(plan.scenario.others[:1]).refused is None
@@ -262,7 +263,7 @@ def test_a_fork_leaves_the_federation_alone(plan):
 
 def test_explain_names_the_rules_and_the_bare_server():
     text = explain(make_settings({"defence": "hardened"}))
-    for words in ("settings hardened", "bare server", "exhume advise"):
+    for words in ("settings hardened", "bare server", "know the settings"):
         assert words in text
     made = hardened_config(128)
     assert all(f": {entry.rule}" in text for entry in (*made.admission, *made.release, made.accountant))
@@ -271,22 +272,22 @@ def test_explain_names_the_rules_and_the_bare_server():
 
 
 def test_explain_gives_the_options_of_a_file(tmp_path):
-    dump(config(release=(Entry.of("posterior_noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
+    dump(config(release=(Entry.of("posterior-noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
     text = explain(make_settings({"defence": str(tmp_path / "server.toml")}))
-    assert "release: posterior_noise (sigma 0.25)" in text
+    assert "release: posterior-noise (sigma 0.25)" in text
     assert "cdcd" not in text
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('[[admission]]\nrule = "slak"', "'slak' (did you mean 'slack'?)"),
-        ('[[release]]\nrule = "posterior_nose"', "'posterior_nose' (did you mean 'posterior_noise'?)"),
-        ('[[release]]\nrule = "posterior_noise"', "posterior_noise"),
+        ('[[admission]]\nrule = "algebraic-ownershp"', "(did you mean 'algebraic-ownership'?)"),
+        ('[[release]]\nrule = "posterior-nose"', "'posterior-nose' (did you mean 'posterior-noise'?)"),
+        ('[[release]]\nrule = "posterior-noise"', "posterior-noise"),
         ('[accountant]\nrule = "identificaton"', "'identificaton' (did you mean 'identification'?)"),
         ("[[admision]]", "'admision' (did you mean 'admission'?)"),
         ("nonsense", "a valid TOML file"),
-        ('[[admission]]\nrule = "norm"\nthresholds = { 1 = 1e-9 }', "all refused (norm: "),
+        ('[[admission]]\nrule = "norm-limit"\nthresholds = { 1 = 1e-9 }', "all refused (norm-limit: "),
     ],
 )
 def test_settings_that_cannot_be_played_are_refused_by_name(tmp_path, content, words):
@@ -304,12 +305,55 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_heads_and_a_defence_exclude_each_other():
-    with pytest.raises(InputError, match="heads must be left out with a defence"):
-        make_settings({"defence": "hardened", "heads": "float32"})
-    assert make_settings({"defence": "hardened"}).columns == (CONFIGURED, "float64")
-    assert make_settings({}).columns == ("float64", "float32")
+    with pytest.raises(InputError, match="precision must be left out with a defence"):
+        make_settings({"defence": "hardened", "precision": "float32"})
+    assert prepare(make_settings({**TINY, "defence": "hardened"})).facings == (
+        Facing("hardened", "float32"),
+        Facing("bare", "float64"),
+    )
+    assert prepare(make_settings(SMALL)).facings == (Facing("bare", "float64"), Facing("bare", "float32"))
 
 
 def test_the_file_of_an_audit_can_name_its_settings(tmp_path):
     (tmp_path / "audit.toml").write_text('defence = "server.toml"\n')
     assert make_settings(from_toml(tmp_path / "audit.toml")).defence == "server.toml"
+
+
+def siege(**more):
+    return SiegeRecord(**{"attack": "a", "about": "b", "trials": 20, "guessed": 20, "labels_correct": 0, **more})
+
+
+@pytest.mark.parametrize(
+    ("made", "attackers", "level"),
+    [
+        ({"labels_correct": 20}, 1, "label"),
+        ({"labels_correct": 9}, 1, "label"),  # 9 of 20 at 13%: p = 5e-4
+        ({"labels_correct": 9}, 14, "none"),  # the best of fourteen has nine now and then
+        ({"labels_correct": 2}, 1, "none"),
+        ({"labels_correct": 20, "features_right": 10}, 1, "feature"),
+        ({"labels_correct": 20, "features_right": 9}, 1, "label"),
+        ({"labels_correct": 20, "features_right": 20, "replays": 10}, 1, "replay"),
+        ({"labels_correct": None, "replays": 20}, 1, "none"),  # told the block: it dug up nothing
+    ],
+)
+def test_the_level_of_an_adaptive_attacker(made, attackers, level):
+    assert siege_level(siege(**made), 0.13, attackers) == level
+
+
+def test_adaptive_attackers_decide_the_verdict_where_the_papers_probes_are_refused(assessed):
+    outcome, report = assessed(config(Entry.of("ownership")), kind="record", trials=12, attack="held-out,passive")
+    assert [s.attack for s in outcome.sieges] == ["held-out", "passive"]
+    found = {s.attack: s for s in report.defence.sieges}
+    assert found["held-out"].labels_correct == 12
+    assert found["held-out"].level == "replay"
+    assert report.verdict.severity == report.defence.severity_with == "replay"
+    assert "the best (held-out) has 12/12 labels" in report.verdict.text
+
+
+def test_too_few_rows_for_adaptive_attackers_are_said(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "few.npz", features=rng.standard_normal((90, 16)), labels=rng.integers(0, 3, 90))
+    values = {"data": "features", "features": tmp_path / "few.npz", "clients": 3, "trials": 2, "jobs": 1}
+    _, report = assess(make_settings({**values, "defence": "hardened", "out": tmp_path / "out"}))
+    assert report.defence.sieges == ()
+    assert "too few rows" in report.verdict.text

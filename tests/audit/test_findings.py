@@ -1,21 +1,10 @@
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
-from exhume.audit.detect import judge_messages
-from exhume.audit.findings import clopper_pearson, levels_reached
+from exhume.audit.findings import levels_reached
 from exhume.audit.levels import LEVELS, THRESHOLDS, at_least, worst
 from exhume.audit.records import RecoveryRecord, TrialRecord
-
-
-@pytest.mark.parametrize(("hits", "trials"), [(0, 10), (1, 10), (10, 10), (37, 100), (1, 1)])
-def test_clopper_pearson_is_scipys_exact_interval(hits, trials):
-    oracle = binomtest(hits, trials).proportion_ci(0.95, "exact")
-    assert clopper_pearson(hits, trials) == pytest.approx((oracle.low, oracle.high))
-
-
-def test_no_trial_says_nothing():
-    assert clopper_pearson(0, 0) == (0.0, 1.0)
+from exhume.simulate.visibility import judge_messages
 
 
 def trial(*, gram=1e-9, feature=1e-9, right=True, replay=1e-9, change=0.01, guess=0.5, found=True):
@@ -33,9 +22,10 @@ def trial(*, gram=1e-9, feature=1e-9, right=True, replay=1e-9, change=0.01, gues
     )
     return TrialRecord(
         probe="p",
-        heads="float64",
-        delete="sample",
-        what="row 0",
+        server="bare",
+        precision="float64",
+        kind="record",
+        number=0,
         rows=1,
         identified=found,
         feature_guess_error=guess,
@@ -84,22 +74,22 @@ def test_findings_of_a_small_audit(small):
     assert len(findings) == 2 * 2 * (2 + 1 + 1)  # probes x heads x (two estimators for a record, one for the rest)
     for f in findings:
         assert f.identified == f.trials
-        assert (f.labels_correct is None) == (f.delete != "sample")
+        assert (f.labels_correct is None) == (f.kind != "record")
         assert f.relerr_gram.median <= f.relerr_gram.max
         assert f.responses_next < f.responses_first
-        if f.heads == "float64":
+        if f.precision == "float64":
             assert f.severity == "replay"
             assert f.relerr_gram.max < 1e-6
 
 
 def test_costs_are_counted_as_the_paper_counts(small):
-    by = {(f.probe, f.recovery, f.delete): f for f in small.done.report.findings if f.heads == "float64"}
+    by = {(f.probe, f.recovery, f.kind): f for f in small.done.report.findings if f.precision == "float64"}
     m = 2  # ceil(16 / 10)
-    designed = by["designed", "difference", "sample"]
+    designed = by["designed", "difference", "record"]
     # 2 m probe responses, baseline, two cancellations, deletion, replay; then m, cancellation, deletion, replay.
     assert (designed.responses_first, designed.responses_next) == (2 * m + 5, m + 3)
     assert (designed.messages_first, designed.messages_next) == (2 * m + 3, m + 2)
-    quick = by["designed", "rank_one", "sample"]
+    quick = by["designed", "rank-one", "record"]
     assert (quick.responses_first, quick.responses_next) == (m + 4, 2)
 
 
@@ -115,15 +105,15 @@ def test_designed_probes_stand_out_and_honest_rows_do_not(small):
     cells = {c.probe: c for c in small.done.report.cells}
     assert cells["designed"].flagged == cells["designed"].messages
     assert cells["designed"].magnitude_ratio > 100
-    assert cells["own_data"].magnitude_ratio < 2
+    assert cells["own-data"].magnitude_ratio < 2
     assert all(c.false_positives < 0.06 for c in cells.values())
 
 
 def test_honest_magnitudes_are_those_of_updates():
-    from exhume.attack.probes.own_data import own_data
-    from exhume.audit.detect import _honest
+    from exhume.attack.probes import own_data
     from exhume.protocol.summary import Summary, Update
     from exhume.simulate.scenario import Scenario
+    from exhume.simulate.visibility import _honest
 
     rng = np.random.default_rng(0)
     features, labels = rng.standard_normal((30, 4)), rng.integers(0, 3, 30)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from exhume import Head, Ledger, Server, Summary, Update
-from exhume.audit.careful import Careful
-from exhume.audit.config import make_settings
 from exhume.audit.live import audit_live, load_target
+from exhume.audit.settings import make_settings
+from exhume.audit.undoing import UndoingTarget
 from exhume.audit.verdict import conclude_live
 from exhume.errors import AttackError, InputError, RefusedError
 
@@ -134,7 +134,7 @@ def test_an_interrupt_in_the_dry_run_is_taken_back_too(at):
 
 def test_probes_of_own_records_are_not_for_live_targets():
     with pytest.raises(InputError, match="designed or random"):
-        audit_live(server().as_target("auditor"), settings(probe="own_data"))
+        audit_live(server().as_target("auditor"), settings(probe="own-data"))
 
 
 def test_too_few_responses_leave_the_state_unread():
@@ -146,7 +146,7 @@ def test_too_few_responses_leave_the_state_unread():
 
 def test_an_update_in_doubt_is_settled_by_the_head():
     own = server()
-    careful = Careful(Flaky(own.as_target("auditor"), 1, lost_after))
+    careful = UndoingTarget(Flaky(own.as_target("auditor"), 1, lost_after))
     update = Update.adding(Summary.of(np.ones((1, D)), [0], C))
     with pytest.raises(ConnectionError):
         careful.submit(update)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from exhume.audit.config import make_settings
-from exhume.audit.pictures import Reader, gallery
 from exhume.audit.plan import prepare
+from exhume.audit.report.pictures import Reader, gallery
+from exhume.audit.settings import make_settings
 from tests.audit.conftest import SMALL
 
 
@@ -27,7 +27,7 @@ def test_without_an_encoder_the_features_are_the_pixels():
 @pytest.mark.parametrize("encoder", ["none", "random-relu"])
 def test_a_gallery_of_digits(encoder):
     more = {"dim": 128} if encoder == "random-relu" else {"dim": 64}
-    plan = prepare(make_settings({**SMALL, **more, "encoder": encoder, "trials": 2, "heads": "float64"}))
+    plan = prepare(make_settings({**SMALL, **more, "encoder": encoder, "trials": 2, "precision": "float64"}))
     found = gallery(plan)
     assert found.originals.shape == (2, 8, 8)
     if encoder == "random-relu":
@@ -35,4 +35,4 @@ def test_a_gallery_of_digits(encoder):
 
 
 def test_there_is_none_without_record_deletions():
-    assert gallery(prepare(make_settings({**SMALL, "delete": "class"}))) is None
+    assert gallery(prepare(make_settings({**SMALL, "kind": "class"}))) is None

@@ -1,59 +1,59 @@
 import numpy as np
 
 from exhume.audit import work
-from exhume.audit.audit import assess, audit
-from exhume.audit.config import make_settings
+from exhume.audit.outcome import carry_out
 from exhume.audit.plan import prepare
-from exhume.audit.runner import run
+from exhume.audit.run import assess, audit
+from exhume.audit.settings import make_settings
 from tests.audit.conftest import SMALL
 
 
 def test_the_number_of_jobs_does_not_change_a_number(small, tmp_path):
     settings = make_settings({**SMALL, "jobs": 2, "out": tmp_path})
-    _, outcome, report = assess(settings, command="exhume audit --dim 16")
+    outcome, report = assess(settings, command="exhume audit --dim 16")
     assert outcome.reused == 0
     assert report.model_dump() == small.done.report.model_dump()
 
 
 def test_another_seed_gives_other_numbers(small, tmp_path):
-    other = assess(make_settings({**SMALL, "seed": 3, "out": tmp_path, "probe": "designed", "delete": "class"}))
-    mine = [f for f in small.done.report.findings if f.probe == "designed" and f.delete == "class"]
-    assert [f.relerr_gram for f in other[2].findings] != [f.relerr_gram for f in mine]
+    other = assess(make_settings({**SMALL, "seed": 3, "out": tmp_path, "probe": "designed", "kind": "class"}))
+    mine = [f for f in small.done.report.findings if f.probe == "designed" and f.kind == "class"]
+    assert [f.relerr_gram for f in other[1].findings] != [f.relerr_gram for f in mine]
 
 
 def test_finished_trials_are_reused_and_torn_lines_are_not(small, tmp_path):
     plan = prepare(
-        make_settings({**SMALL, "heads": "float64", "probe": "designed", "delete": "class", "out": tmp_path})
+        make_settings({**SMALL, "precision": "float64", "probe": "designed", "kind": "class", "out": tmp_path})
     )
-    first = run(plan, tmp_path)
+    first = carry_out(plan, tmp_path)
     assert first.reused == 0
     file = tmp_path / "trials.jsonl"
     content = file.read_bytes()
     file.write_bytes(content[:-40])  # a kill in the middle of the last line
-    again = run(plan, tmp_path)
+    again = carry_out(plan, tmp_path)
     assert again.reused == len(first.trials)  # all but one of the trials and their cell
     assert (again.cells, again.trials) == (first.cells, first.trials)
     more = prepare(plan.settings.model_copy(update={"trials": 9}))
-    assert run(more, tmp_path).reused == len(first.trials) + 1
-    assert run(plan, tmp_path, fresh=True).reused == 0
+    assert carry_out(more, tmp_path).reused == len(first.trials) + 1
+    assert carry_out(plan, tmp_path, fresh=True).reused == 0
 
 
 def test_another_gamma_is_never_taken_for_this_one(tmp_path):
-    common = {**SMALL, "heads": "float64", "probe": "designed", "delete": "client", "out": tmp_path}
-    run(prepare(make_settings(common)), tmp_path)
-    assert run(prepare(make_settings({**common, "gamma": 0.5})), tmp_path).reused == 0
+    common = {**SMALL, "precision": "float64", "probe": "designed", "kind": "client", "out": tmp_path}
+    carry_out(prepare(make_settings(common)), tmp_path)
+    assert carry_out(prepare(make_settings({**common, "gamma": 0.5})), tmp_path).reused == 0
 
 
 def test_a_failing_trial_is_recorded_and_the_run_goes_on(tmp_path, monkeypatch):
-    real = work._attack
+    real = work._trial
 
-    def sometimes(plan, cell, task):
-        if task.deletion.what == "class 1":
+    def sometimes(plan, campaign, unit):
+        if unit.deletion.what == "class 1":
             raise RuntimeError("out of luck")
-        return real(plan, cell, task)
+        return real(plan, campaign, unit)
 
-    monkeypatch.setattr(work, "_attack", sometimes)
-    settings = make_settings({**SMALL, "heads": "float64", "probe": "designed", "delete": "class", "out": tmp_path})
+    monkeypatch.setattr(work, "_trial", sometimes)
+    settings = make_settings({**SMALL, "precision": "float64", "probe": "designed", "kind": "class", "out": tmp_path})
     done = audit(settings)
     (finding,) = done.report.findings
     assert (finding.trials, finding.identified) == (6, 5)
@@ -63,9 +63,9 @@ def test_a_failing_trial_is_recorded_and_the_run_goes_on(tmp_path, monkeypatch):
 
 def test_a_probe_that_cannot_identify_is_a_finding_of_none(tmp_path):
     settings = make_settings(
-        {**SMALL, "heads": "float64", "probe": "own_data", "responses": 1, "delete": "sample,class", "out": tmp_path}
+        {**SMALL, "precision": "float64", "probe": "own-data", "responses": 1, "kind": "record,class", "out": tmp_path}
     )
-    _, _, report = assess(settings)
+    _, report = assess(settings)
     assert report.verdict.severity == "none"
     assert all(f.identified == 0 and f.relerr_gram is None for f in report.findings)
     assert "rank deficient" in report.failures[0]["reason"]
@@ -73,7 +73,7 @@ def test_a_probe_that_cannot_identify_is_a_finding_of_none(tmp_path):
 
 def test_clients_without_full_rank_still_face_designed_probes(tmp_path):
     settings = make_settings(
-        {**SMALL, "dim": 600, "trials": 1, "heads": "float64", "probe": "designed", "delete": "class"}
+        {**SMALL, "dim": 600, "trials": 1, "precision": "float64", "probe": "designed", "kind": "class"}
     )
     plan = prepare(settings)
     assert plan.usable == ()
@@ -86,6 +86,6 @@ def test_a_users_own_features(tmp_path):
     settings = make_settings(
         {"data": "features", "features": tmp_path / "mine.npz", "clients": 3, "trials": 3, "jobs": 1, "out": tmp_path}
     )
-    _, _, report = assess(settings)
+    _, report = assess(settings)
     assert report.data["name"] == "features"
     assert str(tmp_path) not in report.model_dump_json()

@@ -1,7 +1,7 @@
 import math
 
-from exhume.audit.config import make_settings
 from exhume.audit.explain import explain
+from exhume.audit.settings import make_settings
 from exhume.audit.verdict import conclude, quantity
 
 
@@ -17,7 +17,7 @@ def test_at_most_ten_lines_and_every_number_is_in_the_findings(small):
 
 def test_many_precisions_do_not_push_the_remedies_out(small):
     report = small.done.report
-    many = [f.model_copy(update={"heads": f"{n}bits"}) for n in range(20, 30) for f in report.findings]
+    many = [f.model_copy(update={"precision": f"{n}bits"}) for n in range(20, 30) for f in report.findings]
     text = conclude(many, report.cells, 10).text
     assert len(text.splitlines()) <= 10
     assert "Theorem 1" in text
@@ -36,7 +36,7 @@ def test_nothing_found_makes_no_claims(small):
 def test_rounding_that_helps_is_said(small):
     report = small.done.report
     changed = [
-        f.model_copy(update={"severity": "none", "reached": ("none",)}) if f.heads == "float32" else f
+        f.model_copy(update={"severity": "none", "reached": ("none",)}) if f.precision == "float32" else f
         for f in report.findings
     ]
     assert "float64 REPLAY, float32 NONE" in conclude(changed, report.cells, 10).text
@@ -49,8 +49,8 @@ def test_quantities_are_short():
 
 
 def test_explain_names_knowledge_messages_and_the_quiet_interval():
-    text = explain(make_settings({"probe": "designed", "delete": "sample", "heads": "float32"}), 128, 10)
+    text = explain(make_settings({"probe": "designed", "kind": "record", "precision": "float32"}), 128, 10)
     for words in ("Knows:", "Sends:", "Sees:", "quiet interval", "ceil(128/10) = 13", "designed", "float32", "gamma"):
         assert words in text
-    assert "own_data" not in text
+    assert "own-data" not in text
     assert max(map(len, text.splitlines())) <= 120

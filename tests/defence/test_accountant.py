@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from scipy.linalg import svdvals
 
 from exhume import Heads, Ledger, Server, Summary, Update
-from exhume.attack.bounds import ProbeRun, additions_bound
-from exhume.attack.identify import diagnose_rank, identify
+from exhume.attack.estimate import direct
 from exhume.attack.probes import random
 from exhume.attack.session import Attack
+from exhume.attack.state import diagnose_rank
+from exhume.attack.theory.bounds import ProbeRun, additions_bound
 from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
-from exhume.defence._basis import Basis
-from exhume.defence.release import Every
+from exhume.defence.accountants._basis import Basis
+from exhume.defence.release import EveryKChanges
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from tests.attack.worlds import PROBES, Tap, World
 
@@ -58,7 +59,7 @@ def test_a_growing_basis_has_the_rank_and_singular_values_of_the_stack(seed):
         if blocks and rng.random() < 0.3:
             block = blocks[0] @ rng.standard_normal((3, 3))
         blocks.append(block)
-        basis.add(basis.plan(block))
+        basis.add(basis.extension(block))
         stack = np.hstack(blocks)
         assert basis.rank == np.linalg.matrix_rank(stack, rtol=1e-10)
         np.testing.assert_allclose(basis.singular_values(), svdvals(stack)[: basis.rank], rtol=1e-6)
@@ -78,7 +79,7 @@ def test_no_probe_reaches_the_margin_so_no_state_is_identified(name, action):
         rank = diagnose_rank(transcript)[0].rank_X
         assert rank <= D - 4
         with pytest.raises(NotIdentifiedError, match="rank deficient"):
-            identify(transcript)
+            direct(transcript)
     assert 0 < accountant.exposure("mallory").rank <= D - 4
 
 
@@ -106,15 +107,15 @@ def test_a_change_of_somebody_else_starts_a_new_state_unless_conservative():
 
 
 def brute_force(history, names, size, client):
-    """Rank of the best stack of the present state for coalitions of a size with the client, from the definition."""
+    """Rank of the best stack of the present state for so many colluders with the client, from the definition."""
     best = 0
     others = [n for n in names if n != client]
     for helpers in combinations(others, min(size - 1, len(others))):
-        coalition = {client, *helpers}
+        colluders = {client, *helpers}
         heads = []
         for author, head in reversed(history):
             heads.append(head)
-            if author not in coalition:
+            if author not in colluders:
                 break  # this head is the baseline: it shows the state after the last unknown change
         stack = [h - heads[-1] for h in heads[:-1] if h is not None and heads[-1] is not None]
         best = max(best, np.linalg.matrix_rank(np.hstack(stack), rtol=1e-10) if stack else 0)
@@ -123,9 +124,9 @@ def brute_force(history, names, size, client):
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=14), st.integers(0, 1000))
 @settings(max_examples=40)
-def test_for_any_history_every_coalition_has_the_rank_that_its_definition_says(authors, seed):
+def test_for_any_history_all_colluders_have_the_rank_that_the_definition_says(authors, seed):
     rng = np.random.default_rng(seed)
-    accountant = IdentificationAccountant(1, action="report", coalition=3)
+    accountant = IdentificationAccountant(1, action="report", colluders=3)
     start = Summary.of(rng.normal(size=(30, D)), rng.integers(0, 2, 30), 2)
     server = Server(Ledger(start, 0.5), accountant=accountant)
     history = [(None, server.head().weights)]
@@ -134,24 +135,24 @@ def test_for_any_history_every_coalition_has_the_rank_that_its_definition_says(a
         history.append((author, server.submit(Update.adding(block), author).head.weights))
     for size in (1, 2, 3):
         for client in "abcd":
-            assert accountant.exposure(client, coalition=size).current == brute_force(history, "abcd", size, client)
+            assert accountant.exposure(client, colluders=size).current == brute_force(history, "abcd", size, client)
 
 
 def test_two_who_alternate_are_nothing_alone_and_a_state_together():
-    w, accountant = world(coalition=2)
+    w, accountant = world(colluders=2)
     rng = np.random.default_rng(5)
     for i in range(14):
         block = Summary.of(rng.normal(size=(4, D)), rng.integers(0, C, 4), C)
         w.server.submit(Update.adding(block), "mallory" if i % 2 else "sybil")
     assert accountant.exposure("mallory").rank <= C
-    assert accountant.exposure("mallory", coalition=2).rank == D
-    assert "with up to 1 more" in accountant.exposure("mallory", coalition=2).meaning
+    assert accountant.exposure("mallory", colluders=2).rank == D
+    assert "with up to 1 more" in accountant.exposure("mallory", colluders=2).meaning
 
 
 def test_a_baseline_that_was_never_released_gives_no_equation():
     accountant = IdentificationAccountant(1, action="report")
     w = World(D, C, accountant=accountant)
-    w.server._release = Every(2)
+    w.server._release = EveryKChanges(2)
     w.honest.delete(w.features[:1], w.labels[:1])  # the rule's first head
     w.honest.delete(w.features[1:2], w.labels[1:2])
     rng = np.random.default_rng(0)
@@ -205,7 +206,7 @@ class Probed:
     @property
     def error(self):
         """The relative error that identification reaches."""
-        return np.linalg.norm(identify(self.transcript).A - self.A) / self.size
+        return np.linalg.norm(direct(self.transcript).A - self.A) / self.size
 
     @property
     def stack(self):
@@ -265,7 +266,7 @@ def test_the_predicted_error_is_the_papers_bound_for_rounded_additions(name, pre
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_the_error_in_the_stack_alone_does_not_bound_what_large_own_data_reach(precision):
     """Rounded heads also enter Z, multiplied by the attacker's own gram: |E| / sigma_min(X) forgets them."""
-    probed = Probed("own_data", precision, 100.0)
+    probed = Probed("own-data", precision, 100.0)
     floor = np.finfo(float).eps * np.hstack([np.linalg.norm(head) for head in probed.tap.heads])
     blocks = np.hsplit(probed.transcript.X - probed.stack, probed.transcript.responses)
     errors = np.maximum([np.linalg.norm(block) for block in blocks], floor)
@@ -284,13 +285,13 @@ def test_heads_that_overflow_leave_no_bound():
 def test_noise_is_in_the_predicted_error():
     w, accountant = world()
     w.server._release = Chain([PosteriorNoise(0.2, "00" * 16)])
-    run(w, "own_data")
+    run(w, "own-data")
     found = accountant.exposure("mallory")
     # The noise is larger than the weakest direction of the stack: nothing bounds what solving it gives.
     assert found.rank == D and found.state_error == np.inf and "noise" in found.meaning
 
 
-@pytest.mark.parametrize("options", [{}, {"coalition": 2}, {"conservative": True}])
+@pytest.mark.parametrize("options", [{}, {"colluders": 2}, {"conservative": True}])
 def test_a_restored_accountant_goes_on_where_it_was(options):
     w, accountant = world(**options)
     attack = Attack(w.target)
@@ -301,7 +302,7 @@ def test_a_restored_accountant_goes_on_where_it_was(options):
     twin = Server(w.server.ledger.copy(), accountant=again)
     twin._head, twin._counts = w.server._head, w.server.counts
     for server in (w.server, twin):
-        Attack(server.as_target("mallory")).run(w.probe("own_data", responses=3))
+        Attack(server.as_target("mallory")).run(w.probe("own-data", responses=3))
     assert again.exposure("mallory").rank == accountant.exposure("mallory").rank == D
     assert again.exposure("mallory").condition == pytest.approx(accountant.exposure("mallory").condition, rel=1e-6)
 
@@ -310,12 +311,12 @@ def test_a_state_of_another_configuration_is_refused_by_name():
     saved = IdentificationAccountant(4).save()
     with pytest.raises(InputError, match="margin must be 5; got 4"):
         IdentificationAccountant(5).load(saved)
-    with pytest.raises(InputError, match="coalition must be 2; got 1"):
-        IdentificationAccountant(4, coalition=2).load(saved)
+    with pytest.raises(InputError, match="colluders must be 2; got 1"):
+        IdentificationAccountant(4, colluders=2).load(saved)
 
 
 def test_bad_options_are_refused_and_exposure_needs_an_accountant():
-    for options in ({"margin": 0}, {"margin": 1, "action": "shout"}, {"margin": 1, "coalition": 0}):
+    for options in ({"margin": 0}, {"margin": 1, "action": "shout"}, {"margin": 1, "colluders": 0}):
         with pytest.raises(InputError):
             IdentificationAccountant(**options)
     with pytest.raises(InputError, match="below d = 24"):
@@ -323,4 +324,4 @@ def test_bad_options_are_refused_and_exposure_needs_an_accountant():
     with pytest.raises(InputError, match=r"exhume\.hardened"):
         World(D, C).server.exposure("mallory")
     with pytest.raises(InputError, match="from 1 to the accountant's 1"):
-        IdentificationAccountant(1).exposure("mallory", coalition=2)
+        IdentificationAccountant(1).exposure("mallory", colluders=2)

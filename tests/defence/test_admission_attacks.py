@@ -6,22 +6,21 @@ import pytest
 from exhume import Ledger, Server, Summary, Update
 from exhume.attack.probes import designed, label_swap, moment_update
 from exhume.defence.admission import (
+    AlgebraicOwnership,
     Duplicates,
     MinimumRows,
-    Norm,
-    Origin,
+    NormLimit,
     Ownership,
-    Positive,
+    PositiveSemidefinite,
     Replay,
+    SignedMessages,
     SignedTarget,
     Signer,
-    Slack,
-    count,
-    itemise,
-    message,
     sign,
 )
 from exhume.errors import InputError, RefusedError
+from exhume.protocol import count, itemise
+from exhume.protocol.message import message
 
 D, C = 8, 3
 KEYS = {"alice": b"a" * 32, "mallory": b"m" * 32}
@@ -49,7 +48,7 @@ def reason(made, update, client="mallory"):
 
 class TestOrigin:
     def test_accepts_a_tagged_message_once(self):
-        made = server(Origin(KEYS))
+        made = server(SignedMessages(KEYS))
         signed = sign(Update.adding(block(1)), "alice", 1, KEYS["alice"])
         assert reason(made, signed, "alice") is None
         assert "used up" in reason(made, signed, "alice")
@@ -64,25 +63,25 @@ class TestOrigin:
         ],
     )
     def test_refuses_impersonation(self, update, client, words):
-        assert words in reason(server(Origin(KEYS)), update(Update.adding(block(1))), client)
+        assert words in reason(server(SignedMessages(KEYS)), update(Update.adding(block(1))), client)
 
     def test_refuses_changed_content_counter_and_counts(self):
         from dataclasses import replace
 
         signed = sign(count(Update.adding(block(1))), "alice", 3, KEYS["alice"])
-        rule = Origin(KEYS)
+        rule = SignedMessages(KEYS)
         for change in ({"add": block(2)}, {"counter": 4}, {"added_counts": (9, 9, 9)}, {"pairs": 2}):
             assert rule.refuse(replace(signed, **change), "alice") is not None
         assert rule.refuse(signed, "alice") is None
 
     def test_a_refused_message_does_not_use_up_its_counter(self):
-        made = server(Origin(KEYS), Positive())
+        made = server(SignedMessages(KEYS), PositiveSemidefinite())
         bad = sign(Update.adding(-block(1)), "alice", 1, KEYS["alice"])
         assert "positive" in reason(made, bad, "alice")
         assert reason(made, sign(Update.adding(block(1)), "alice", 1, KEYS["alice"]), "alice") is None
 
     def test_a_target_can_sign(self):
-        made = server(Origin(KEYS))
+        made = server(SignedMessages(KEYS))
         target = SignedTarget(made.as_target("alice"), Signer("alice", KEYS["alice"]))
         for seed in (1, 2):
             target.submit(Update.adding(block(seed)))
@@ -91,27 +90,27 @@ class TestOrigin:
 
     def test_short_keys_are_refused(self):
         with pytest.raises(InputError, match="16 bytes"):
-            Origin({"alice": b"short"})
+            SignedMessages({"alice": b"short"})
 
 
 class TestPositive:
     def test_refuses_negative_grams_and_impossible_moments(self):
-        rule = Positive()
+        rule = PositiveSemidefinite()
         one = block(1, 1)
         assert "positive semidefinite" in rule.refuse(Update.adding(-one), "x")
         assert "no 65536 rows" in rule.refuse(Update.adding(one.with_moment(np.eye(D, C))), "x")
         assert "add" in rule.refuse(Update.adding(Summary(np.zeros((D, D)), np.eye(D, C))), "x")
 
     def test_refuses_a_recovered_block_with_its_error_but_not_its_projection(self):
-        rule, one = Positive(), block(1, 1)
+        rule, one = PositiveSemidefinite(), block(1, 1)
         noise = np.random.default_rng(0).normal(size=(D, D)) * 1e-8
         assert rule.refuse(Update.adding(Summary(one.gram + noise + noise.T, one.moment)), "x") is not None
         assert rule.refuse(Update.adding(one), "x") is None
 
     def test_passes_lemma_1_and_lemma_2(self):
-        assert Positive().refuse(moment_update(np.ones((D, C))), "x") is None
+        assert PositiveSemidefinite().refuse(moment_update(np.ones((D, C))), "x") is None
         for step in label_swap(rows(1)[0], C).steps():
-            assert Positive().refuse(step.update, "x") is None
+            assert PositiveSemidefinite().refuse(step.update, "x") is None
 
 
 class TestDuplicates:
@@ -143,7 +142,7 @@ class TestDuplicates:
 @pytest.fixture(scope="module")
 def norm():
     rng = np.random.default_rng(0)
-    return Norm.calibrated((block(100 + i, int(n)) for i, n in enumerate(rng.integers(1, 40, 300))), rate=0.01)
+    return NormLimit.calibrated((block(100 + i, int(n)) for i, n in enumerate(rng.integers(1, 40, 300))), rate=0.01)
 
 
 class TestNorm:
@@ -162,10 +161,10 @@ class TestNorm:
         assert norm.refuse(count(next(loud.steps()).update, [9999] * C, [9999] * C), "x") is not None
 
     def test_classes_without_examples_take_the_nearest_threshold(self):
-        rule = Norm({2: 10.0, 4: 100.0})
+        rule = NormLimit({2: 10.0, 4: 100.0})
         assert [rule.threshold(k) for k in (0, 2, 3, 4, 6)] == [10.0, 10.0, 20.0, 100.0, 400.0]
         with pytest.raises(InputError):
-            Norm({})
+            NormLimit({})
 
 
 class TestReplay:
@@ -224,7 +223,9 @@ def test_attachments_compose_and_never_reach_the_ledger():
     made = count(itemise(C, add=(features, labels)), added=np.bincount(labels, minlength=C))
     signed = sign(made, "alice", 1, KEYS["alice"])
     assert signed.added is made.added and signed.added_counts == made.added_counts
-    both = Server(Ledger.zeros(D, C, 0.1), admission=[Origin(KEYS), Ownership(D, C, rows=True), Slack(0.01)])
+    both = Server(
+        Ledger.zeros(D, C, 0.1), admission=[SignedMessages(KEYS), Ownership(D, C, rows=True), AlgebraicOwnership(0.01)]
+    )
     assert both.submit(signed, "alice").accepted
     plain = Server(Ledger.zeros(D, C, 0.1))
     plain.submit(Update.adding(Summary.of(features, labels, C)), "alice")

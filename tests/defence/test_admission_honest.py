@@ -8,21 +8,19 @@ from hypothesis import strategies as st
 from exhume import Client, Ledger, Server, Summary, Update
 from exhume.defence.admission import (
     REGISTRY,
+    AlgebraicOwnership,
     Duplicates,
     MinimumRows,
-    Norm,
-    Origin,
+    NormLimit,
     Ownership,
-    Positive,
+    PositiveSemidefinite,
     Replay,
+    SignedMessages,
     Signer,
-    Slack,
-    build,
-    count,
-    itemise,
 )
 from exhume.defence.admission._numbers import Sketch, floor_of, least_rows, whitened_moment
 from exhume.errors import InputError
+from exhume.protocol import count, itemise
 from tests.protocol.histories import histories
 
 
@@ -34,9 +32,9 @@ def largest(history):
 
 RULES = {
     "duplicates": lambda h: Duplicates(h.features.shape[1], h.classes, seed=1),
-    "positive": lambda h: Positive(),
-    "norm": lambda h: Norm.calibrated(largest(h), rate=0.0, slack=3.0),
-    "slack": lambda h: Slack(Slack.measure(h.features)),
+    "positive-semidefinite": lambda h: PositiveSemidefinite(),
+    "norm-limit": lambda h: NormLimit.calibrated(largest(h), rate=0.0, slack=3.0),
+    "algebraic-ownership": lambda h: AlgebraicOwnership(AlgebraicOwnership.measure(h.features)),
     "replay": lambda h: Replay(h.features.shape[1], h.classes, tolerance=1e-3, seed=1),
     "ownership": lambda h: Ownership(h.features.shape[1], h.classes, seed=1),
     "minimum_rows": lambda h: MinimumRows(1),
@@ -84,7 +82,7 @@ def test_honest_declared_counts_pass(history):
             return count(Update.adding(summary), added=counts)
         return count(Update.deleting(summary), deleted=counts)
 
-    assert play(history, Slack(Slack.measure(history.features)), dress) == []
+    assert play(history, AlgebraicOwnership(AlgebraicOwnership.measure(history.features)), dress) == []
 
 
 @settings(max_examples=40)
@@ -114,7 +112,7 @@ def test_honest_deletions_of_own_messages_pass_strict_ownership(seed, messages, 
 def test_a_client_object_passes_all_rules_that_ask_for_nothing(history):
     assume(history.features.shape[1] > 1)
     d = history.features.shape[1]
-    rules = [RULES[name](history) for name in ("positive", "duplicates", "slack", "replay")]
+    rules = [RULES[name](history) for name in ("positive-semidefinite", "duplicates", "algebraic-ownership", "replay")]
     server = Server(Ledger.zeros(d, history.classes, 0.1), admission=rules)
     client = Client(server, "alice")
     for kind, numbers in history.steps:
@@ -127,7 +125,7 @@ def test_a_client_object_passes_all_rules_that_ask_for_nothing(history):
 def test_signed_messages_pass(history):
     signer = Signer("alice", b"k" * 32)
     wrap = lambda kind, rows: signer(itemise(history.classes, **{kind: rows}))  # noqa: E731
-    assert play(history, Origin({"alice": b"k" * 32}), wrap) == []
+    assert play(history, SignedMessages({"alice": b"k" * 32}), wrap) == []
 
 
 @settings(max_examples=60)
@@ -157,10 +155,9 @@ def test_sketches_are_linear_and_find_rows():
 
 
 def test_the_registry_builds_by_name_and_suggests():
-    assert isinstance(build("positive", most_rows=4), Positive)
-    assert set(REGISTRY) >= {"origin", "duplicates", "positive", "norm", "ownership", "slack", "replay", "minimum_rows"}
-    with pytest.raises(InputError, match="did you mean 'slack'"):
-        build("slak")
+    assert isinstance(REGISTRY.find("positive_semidefinite")(most_rows=4), PositiveSemidefinite)
+    with pytest.raises(InputError, match="did you mean 'algebraic-ownership'"):
+        REGISTRY.find("algebraic-ownershp")
 
 
 def test_the_floor_covers_the_roundoff_of_many_rows():
@@ -168,4 +165,4 @@ def test_the_floor_covers_the_roundoff_of_many_rows():
     rows = np.abs(rng.normal(size=(4000, 1))) * np.ones((1, 6))  # rank one, summed from many rows
     summary = Summary.of(rows, np.zeros(4000, dtype=int), 1)
     assert np.linalg.eigvalsh(summary.gram)[0] > -floor_of(summary)
-    assert Positive().refuse(Update.adding(summary), "alice") is None
+    assert PositiveSemidefinite().refuse(Update.adding(summary), "alice") is None

@@ -4,20 +4,29 @@ import numpy as np
 import pytest
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.defence.admission import Duplicates, Origin, Ownership, Replay, Slack, count, itemise, sign
-from exhume.defence.detector import FEATURES, Detector
+from exhume.defence.admission import (
+    FEATURES,
+    AlgebraicOwnership,
+    Detector,
+    Duplicates,
+    Ownership,
+    Replay,
+    SignedMessages,
+    sign,
+)
 from exhume.errors import InputError
+from exhume.protocol import count, itemise
 
 D, C = 6, 3
 KEYS = {"alice": b"a" * 32, "bob": b"b" * 32}
 CALM = {"centre": [0.0] * len(FEATURES), "spread": [1.0] * len(FEATURES), "threshold": 9.0, "rate": 0.1}
 
 MAKE = {
-    "origin": lambda: Origin(KEYS),
+    "signed-messages": lambda: SignedMessages(KEYS),
     "duplicates": lambda: Duplicates(D, C),
     "replay": lambda: Replay(D, C),
     "ownership": lambda: Ownership(D, C),
-    "slack": lambda: Slack(0.1),
+    "algebraic-ownership": lambda: AlgebraicOwnership(0.1),
     "detector": lambda: Detector(D, C, **CALM),
 }
 
@@ -63,18 +72,18 @@ def test_a_restored_rule_answers_like_the_one_that_never_stopped(name, cut):
     second.load(first.save())
     assert before + answers(second, sent[cut:]) == expected
     assert name == "detector" or any(expected)
-    assert second.memory()[0].keys() == steady.memory()[0].keys()
+    assert second.remembered().values.keys() == steady.remembered().values.keys()
 
 
 @pytest.mark.parametrize("name", MAKE)
 def test_another_rules_memory_is_refused_by_name(name):
-    other = "slack" if name != "slack" else "origin"
+    other = "replay" if name != "replay" else "duplicates"
     with pytest.raises(InputError, match=f"that of '{name}'"):
         MAKE[name]().load(MAKE[other]().save())
 
 
 def test_another_configuration_is_refused_by_name():
     with pytest.raises(InputError, match="least_norm"):
-        Slack(0.1).load(Slack(0.2).save())
+        AlgebraicOwnership(0.1).load(AlgebraicOwnership(0.2).save())
     with pytest.raises(InputError, match="tolerance"):
         Replay(D, C, tolerance=0.2).load(Replay(D, C).save())

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.attack.probes import moment_update
-from exhume.defence.admission import Ownership, Slack, count, itemise
+from exhume.defence.admission import AlgebraicOwnership, Ownership
+from exhume.protocol import count, itemise
 from tests.defence.test_admission_attacks import C, D, block, reason, rows, server
 
 
@@ -45,22 +46,24 @@ class TestOwnership:
 
 class TestSlack:
     def test_a_client_without_data_can_delete_nothing(self):
-        rule = Slack(1.0)
+        rule = AlgebraicOwnership(1.0)
         for update in (
             Update.deleting(block(1, 1)),
             moment_update(np.ones((D, C))),
             moment_update(1e-3 * np.ones((D, C))),
         ):
-            assert "slack" in reason(server(rule), update)
+            assert "algebraic-ownership" in reason(server(rule), update)
 
     def test_refuses_burning(self):
-        assert "positive semidefinite" in reason(server(Slack(0.5), own=(1,)), Update.deleting(block(2, 40)))
+        assert "positive semidefinite" in reason(
+            server(AlgebraicOwnership(0.5), own=(1,)), Update.deleting(block(2, 40))
+        )
 
     @settings(max_examples=30)
     @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
     def test_standing_probes_are_bounded_by_the_clients_own_slack(self, seed, scale):
         rng = np.random.default_rng(seed)
-        rule = Slack(Slack.measure(rows(1)[0]))
+        rule = AlgebraicOwnership(AlgebraicOwnership.measure(rows(1)[0]))
         made = server(rule, own=(1,))
         for _ in range(4):
             reason(made, moment_update(scale * rng.normal(size=(D, C))))
@@ -70,17 +73,17 @@ class TestSlack:
         assert np.linalg.norm(white, 2) ** 2 <= allowed * (1 + 1e-6)
 
     def test_loud_probes_are_refused_and_small_ones_pass(self):
-        made = server(Slack(Slack.measure(rows(1)[0])), own=(1,))
-        assert "slack" in reason(made, moment_update(100 * np.ones((D, C))))
+        made = server(AlgebraicOwnership(AlgebraicOwnership.measure(rows(1)[0])), own=(1,))
+        assert "algebraic-ownership" in reason(made, moment_update(100 * np.ones((D, C))))
         assert reason(made, moment_update(1e-2 * np.ones((D, C)))) is None
 
     def test_an_addition_in_the_same_message_does_not_pay_for_a_deletion(self):
         giant = Summary.of(1e6 * np.eye(D), np.zeros(D, dtype=int), C)
-        assert "after this deletion" in reason(server(Slack(0.5), own=(1,)), Update(giant, block(2, 40)))
+        assert "after this deletion" in reason(server(AlgebraicOwnership(0.5), own=(1,)), Update(giant, block(2, 40)))
 
     def test_declared_counts_are_held_against_the_block(self):
         features, labels = rows(1)
-        rule = Slack(Slack.measure(features, 1.0))
+        rule = AlgebraicOwnership(AlgebraicOwnership.measure(features, 1.0))
         add = Update.adding(Summary.of(features, labels, C))
         assert "trace allows" in rule.refuse(count(add, added=[10**6, 0, 0]), "x")
         assert "beyond its declared" in rule.refuse(count(add, added=[1, 0, 0]), "x")
@@ -91,7 +94,7 @@ class TestSlack:
         # It deletes a label that it never had.
         swap = Update(Summary.of(features[:1], [1], C), Summary.of(features[:1], [2], C))
         for declared, refused in ((False, False), (True, True)):
-            made = Server(Ledger(block(0, 60), 0.1), admission=[Slack(0.5)])
+            made = Server(Ledger(block(0, 60), 0.1), admission=[AlgebraicOwnership(0.5)])
             add = Update.adding(Summary.of(features, labels, C))
             dressed = (count(add, [D, D, 0]), count(swap, [0, 1, 0], [0, 0, 1])) if declared else (add, swap)
             assert made.submit(dressed[0], "mallory").accepted

@@ -6,8 +6,7 @@ import pytest
 from exhume import Ledger, Server, Summary, Update
 from exhume.attack.probes import designed, label_swap, own_data, random
 from exhume.attack.session import Attack
-from exhume.defence.admission import build
-from exhume.defence.detector import FEATURES, Detector
+from exhume.defence.admission import FEATURES, Detector
 from exhume.errors import InputError, RefusedError
 
 D, C = 12, 3
@@ -48,7 +47,7 @@ def detector():
 
 
 def fresh(detector, **changes):
-    return build("detector", d=D, c=C, **(detector.options() | {"seed": 1} | changes))
+    return Detector(D, C, **(detector.options() | {"seed": 1} | changes))
 
 
 def attack_log(kind, seed=0):

@@ -4,11 +4,10 @@ from scipy import stats
 
 import exhume as ex
 from exhume import Client, Ledger, Summary, Update
-from exhume.attack.identify import Diagnostics, State
-from exhume.attack.probes import build
-from exhume.attack.probes.registry import Means
+from exhume.attack.probes import Resources, build
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics, State
 from exhume.defence import hardened, sigma_for
 from exhume.errors import AttackError, InputError, RefusedError
 from exhume.protocol import Head
@@ -54,13 +53,13 @@ def test_honest_additions_and_deletions_are_all_served():
     assert 0 <= server.exposure("client0").value < 1
 
 
-@pytest.mark.parametrize("probe", ["designed", "random", "label_swap", "own_data"])
+@pytest.mark.parametrize("probe", ["designed", "random", "label-swap", "own-data"])
 @pytest.mark.parametrize("admission", [True, False])
 def test_no_probe_identifies_a_state(probe, admission):
     crowd = Crowd(600)
     server = hardened(crowd.ledger(), key=KEY, admission=admission)
     rng = np.random.default_rng(3)
-    means = Means(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
+    means = Resources(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
     with pytest.raises((AttackError, RefusedError, InputError)):
         Attack(server.as_target("mallory")).identify(build(probe, means))
     assert server.exposure("mallory").value <= 0.75

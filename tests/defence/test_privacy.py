@@ -167,7 +167,7 @@ def test_always_is_for_good_and_the_deleting_client_opens_a_run():
     server, F, y = budget_server(forever)
     assert server.submit(Update.deleting(Summary.of(F[:1], y[:1], C)), "alice").head is not None
     assert not any(add(server, name, i + 1) for i, name in enumerate(("bob", "alice", "carol")))
-    run = PrivacyBudget(0.2, 1e-3, collusion=2)
+    run = PrivacyBudget(0.2, 1e-3, colluders=2)
     server, F, y = budget_server(run)
     server.submit(Update.deleting(Summary.of(F[:1], y[:1], C)), "alice")
     assert [add(server, name, i + 1) for i, name in enumerate(("bob", "carol", "bob", "alice"))] == [0, 0, 0, 1]

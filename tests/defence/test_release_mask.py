@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.attack.identify import identify
+from exhume.attack.estimate import direct
 from exhume.attack.transcript import Recorder
 from exhume.defence import hardened_config, load
 from exhume.defence.config import Entry, dump
 from exhume.defence.config import build as build_defences
 from exhume.defence.default import rows_in, split
 from exhume.defence.release import Chain, DeletionMask, Heads, LowRank, PosteriorNoise
+from exhume.defence.release._sticky import Sticky, keyed_generator
 from exhume.defence.release.deletion_mask import mask_growth
 from exhume.errors import InputError
 
@@ -58,7 +59,7 @@ def test_additions_after_a_deletion_follow_from_the_masked_totals_exactly():
     rule = DeletionMask(0.1, key=KEY)
     server, F, y = served(rule)
     drop(server, F, y, slice(0, 1))
-    A, G = rule.totals(server.ledger)
+    A, G = rule.masked_totals(server.ledger)
     total = Summary.zeros(D, C)
     for seed in range(5):
         extra = block(*rows(4, seed + 10), slice(None))
@@ -79,12 +80,12 @@ def test_the_draw_has_the_covariance_that_the_figures_take():
         rule = DeletionMask(0.1)
         server = Server(before.copy(), release=Chain([rule]))
         server.submit(Update.deleting(gone), "alice")
-        gram, moment = rule.totals(server.ledger)
+        gram, moment = rule.masked_totals(server.ledger)
         E_A = gram - A + gone.gram
         E_G = moment - (A @ W - gone.moment) - E_A @ W
         moments.append(np.linalg.solve(L, E_G).ravel())
         grams.append(np.linalg.solve(L, np.linalg.solve(L, E_A).T)[np.triu_indices(D, 1)])
-    s, tau = rule.single(D)
+    s, tau = rule.deletion_noise(D)
     for sample, size in ((np.concatenate(moments), s), (np.concatenate(grams), tau)):
         assert stats.kstest(sample / size, "norm").pvalue > 1e-4
 
@@ -96,7 +97,7 @@ def test_mu_is_the_distance_of_the_two_worlds():
     A, W = before.summary.gram + GAMMA * np.eye(D), before.head()
     server = Server(before.copy(), release=Chain([rule]))
     drop(server, F, y, slice(0, 1))
-    s, tau = rule.single(D)
+    s, tau = rule.deletion_noise(D)
     f, k = F[0], int(y[0])
     h = float(f @ np.linalg.solve(A, f))
     (made,) = rule.deletions
@@ -117,7 +118,7 @@ def test_no_number_of_heads_averages_the_mask_away():
         for _ in range(200):
             server.submit(Update.adding(mine), "mallory")
             server.submit(Update.deleting(mine), "mallory")
-            found.append(rule.totals(server.ledger)[1])
+            found.append(rule.masked_totals(server.ledger)[1])
         means.append(np.mean(found, axis=0))
     left = np.linalg.solve(server.ledger.summary.gram + GAMMA * np.eye(D), means[0]) - exact(server)
     again = np.linalg.norm(means[0] - means[1])
@@ -134,14 +135,14 @@ def test_an_identified_state_is_the_masked_one():
     rule = DeletionMask(0.2, key=KEY)
     server, F, y = served(rule)
     drop(server, F, y, slice(0, 3))
-    A, G = rule.totals(server.ledger)
+    A, G = rule.masked_totals(server.ledger)
     baseline = server.head()
     recorder = Recorder(baseline, "held_out")
     for seed in range(2 * D):
         extra = block(*rows(8, 20 + seed), slice(None))
         recorder.sent(extra)
         recorder.heard(server.submit(Update.adding(extra), "mallory").head)
-    state = identify(recorder.transcript(baseline))
+    state = direct(recorder.transcript(baseline))
     np.testing.assert_allclose(state.A, A, rtol=1e-5)
     np.testing.assert_allclose(state.G, G, rtol=1e-5)
     true = Summary.of(F[3:], y[3:], C).gram + GAMMA * np.eye(D)
@@ -160,7 +161,7 @@ def test_the_masked_gram_stays_positive_whatever_is_deleted(steps):
             break
         start = part.stop
         assert drop(server, F, y, part, f"client {client}").accepted
-        masked = rule.totals(server.ledger)[0]
+        masked = rule.masked_totals(server.ledger)[0]
         true = server.ledger.summary.gram + GAMMA * np.eye(D)
         assert np.linalg.eigvals(np.linalg.solve(true, masked)).real.min() > 0.04
         assert all(d.mu > 0 for d in rule.deletions)
@@ -189,10 +190,10 @@ def test_bringing_a_huge_block_in_and_out_uncovers_nothing(size):
             server.submit(Update.adding(own), "mallory")
             server.submit(Update.deleting(own), "mallory")
         L = np.linalg.cholesky(server.ledger.summary.gram + GAMMA * np.eye(D))
-        gram, moment = rule.totals(server.ledger)
+        gram, moment = rule.masked_totals(server.ledger)
         noise = moment - gram @ exact(server)  # what stands between the masked head and the true one
         spread.append(np.linalg.solve(L, noise))
-    s, _ = rule.single(D)
+    s, _ = rule.deletion_noise(D)
     # Alice's draw, faded by half at mallory's fold, and the draw of the fold: at least 1 + 1/4; mallory's on top.
     assert np.std(spread) > s * math.sqrt(1.25) * 0.9
     assert np.std(spread) < 4 * s  # and the head is not ruined
@@ -219,7 +220,7 @@ def test_an_own_part_drawn_in_a_heavy_ledger_makes_nobody_else_fade(size):
 
 
 def test_one_large_block_in_a_round_leaves_the_others_hidden():
-    rule = DeletionMask(1.0, collusion=2, key=KEY)
+    rule = DeletionMask(1.0, colluders=2, key=KEY)
     server, F, y = served(rule, n=400)
     # Bob's and mallory's blocks are each just small enough, together they are not: the larger one is not hidden.
     parts = {"alice": slice(0, 1), "bob": slice(1, 60), "mallory": slice(60, 125)}
@@ -279,7 +280,7 @@ def test_rules_behind_a_mask_never_see_the_true_ledger():
     server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([rule, Spy(0.1, KEY), Heads()]))
     server.head()
     drop(server, F, y, slice(0, 1))
-    np.testing.assert_allclose(seen[-1] + GAMMA * np.eye(D), rule.totals(server.ledger)[0])
+    np.testing.assert_allclose(seen[-1] + GAMMA * np.eye(D), rule.masked_totals(server.ledger)[0])
     assert not np.allclose(seen[-1], server.ledger.summary.gram, rtol=1e-3)
 
 
@@ -293,7 +294,7 @@ def test_an_addition_that_no_rows_can_have_made_leaves_a_head_and_a_draw():
     negative = Summary(-own.gram, -own.moment)
     head = server.submit(Update.adding(negative), "mallory").head
     assert np.isfinite(head.weights).all()
-    masked = rule.totals(server.ledger)[0]
+    masked = rule.masked_totals(server.ledger)[0]
     assert np.linalg.eigvalsh(masked)[0] > 0
     assert server.submit(Update.adding(block(F, y, slice(2, 4))), "bob").accepted
 
@@ -315,7 +316,7 @@ def test_growth_is_the_long_run_size_of_the_mask():
 
 
 def test_a_round_of_several_deletions_has_a_draw_for_each():
-    rule = DeletionMask(0.1, collusion=2, key=KEY)
+    rule = DeletionMask(0.1, colluders=2, key=KEY)
     server, F, y = served(rule)
     gone = [(f"client {k}", Update.deleting(block(F, y, slice(k, k + 1)))) for k in range(3)]
     assert all(receipt.accepted for receipt in server.submit_round(gone))
@@ -324,15 +325,15 @@ def test_a_round_of_several_deletions_has_a_draw_for_each():
 
 
 def test_withheld_heads_leave_no_gap_in_the_mask():
-    from exhume.defence.release import Every
+    from exhume.defence.release import EveryKChanges
 
     rule = DeletionMask(0.1, key=KEY)
     F, y = rows(100)
-    server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([Every(3), rule]))
+    server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([EveryKChanges(3), rule]))
     server.head()
     assert drop(server, F, y, slice(0, 1)).head is None
     assert len(rule.deletions) == 1
-    assert not np.allclose(rule.totals(server.ledger)[1], server.ledger.summary.moment)
+    assert not np.allclose(rule.masked_totals(server.ledger)[1], server.ledger.summary.moment)
 
 
 def test_a_saved_mask_goes_on_where_it_was():
@@ -358,7 +359,7 @@ def test_a_server_set_back_does_not_repeat_a_draw():
         rule = DeletionMask(0.1, key=KEY)
         server = Server(Ledger(Summary.of(F, y, C), GAMMA), release=Chain([rule]))
         drop(server, F, y, part)
-        changes.append(rule.totals(server.ledger)[1] - server.ledger.summary.moment)
+        changes.append(rule.masked_totals(server.ledger)[1] - server.ledger.summary.moment)
     assert np.linalg.norm(changes[0] - changes[1]) > 0.5 * np.linalg.norm(changes[0])
 
 
@@ -368,7 +369,7 @@ def test_its_place_and_its_arguments():
     with pytest.raises(InputError, match="at most one mask"):
         Chain([DeletionMask(0.1), DeletionMask(0.1)])
     Chain([DeletionMask(0.1), LowRank(2), PosteriorNoise(0.05), Heads()])
-    for bad in ({"sigma": 0.0}, {"spread": 1.0}, {"spread": 0.0}, {"memory": -0.1}, {"memory": 1.0}, {"collusion": 0}):
+    for bad in ({"sigma": 0.0}, {"spread": 1.0}, {"spread": 0.0}, {"memory": -0.1}, {"memory": 1.0}, {"colluders": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             DeletionMask(**{"sigma": 0.1, **bad})
 
@@ -379,7 +380,7 @@ def test_the_default_configuration_has_it_and_goes_through_a_file(tmp_path):
     assert load(tmp_path / "server.toml") == config
     chain = build_defences(config, Ledger.zeros(D, C, GAMMA)).release
     assert isinstance(chain.rules[0], DeletionMask)
-    assert [entry.rule for entry in config.admission][:2] == ["positive", "norm"]
+    assert [entry.rule for entry in config.admission][:2] == ["positive-semidefinite", "norm-limit"]
     fresh, mask = split(0.2, 1e-3)
     assert math.hypot(fresh, mask) == pytest.approx(0.2)
     with pytest.raises(InputError, match="coarsen"):
@@ -403,3 +404,18 @@ def test_but_for_the_noise_the_head_after_a_deletion_is_the_one_without_the_rows
     for part in (slice(0, 1), slice(1, 4)):
         head = drop(server, F, y, part).head
         np.testing.assert_allclose(head.weights, exact(server), atol=1e-6)
+
+
+def test_the_draws_of_a_key_outlive_the_rules_name():
+    """The words in the seed are older than the rule's name: other words would give saved keys another mask."""
+    rule = DeletionMask(0.1, key=KEY)
+    server, F, y = served(rule)
+    before = server.ledger.copy()
+    drop(server, F, y, slice(0, 1))
+    A = before.summary.gram + GAMMA * np.eye(D)
+    masked, true = rule.masked_totals(server.ledger), server.ledger.summary
+    M_A, M_G = masked[0] - true.gram - GAMMA * np.eye(D), masked[1] - true.moment
+    white = np.linalg.solve(np.linalg.cholesky(A), M_G - M_A @ before.head()) / rule.deletion_noise(D)[0]
+    state = Sticky(bytes.fromhex(KEY), "deletion_mask").digest(server.ledger)
+    seeded = keyed_generator(bytes.fromhex(KEY), "deletion_mask", bytes(8) + state)
+    np.testing.assert_allclose(white, seeded.standard_normal((D, C)), atol=1e-8)

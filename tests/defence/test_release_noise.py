@@ -6,6 +6,7 @@ from scipy import stats
 
 from exhume import Ledger, Server, Summary, Update, errors
 from exhume.defence.release import Chain, Heads, IsotropicNoise, PosteriorNoise
+from exhume.defence.release._sticky import Sticky
 from exhume.protocol import snap
 
 D, C, GAMMA = 6, 3, 0.5
@@ -122,3 +123,11 @@ def test_a_restored_key_keeps_the_draws_and_precision_comes_last():
         PosteriorNoise(0.1).load(first.save())
     head = Server(Ledger(total, GAMMA), release=Chain([first, Heads("bfloat16")])).head()
     assert head.precision == "bfloat16" and (head.weights.astype(np.float32) == head.weights).all()
+
+
+@pytest.mark.parametrize(("rule", "words"), [(IsotropicNoise, "isotropic_noise"), (PosteriorNoise, "posterior_noise")])
+def test_the_draws_of_a_key_outlive_the_rules_name(rule, words):
+    """The words in the seed are older than the names: other words would give saved keys other noise."""
+    made, ledger = rule(0.1, key(7)), Ledger(summary(0), GAMMA)
+    white = Sticky(key(7), words).draw(ledger, (D, C))
+    np.testing.assert_allclose(noise(made, summary(0)), 0.1 * made.shaped(ledger, white), atol=1e-12)

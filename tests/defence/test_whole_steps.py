@@ -6,12 +6,11 @@ from safetensors.numpy import load
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build
-from exhume.defence._basis import Basis
-from exhume.defence.accountant import IdentificationAccountant
-from exhume.defence.admission import itemise
+from exhume.defence.accountants import IdentificationAccountant
+from exhume.defence.accountants._basis import Basis
 from exhume.defence.release import Chain
 from exhume.errors import InputError
-from exhume.protocol import Heads
+from exhume.protocol import Heads, itemise
 
 D, C = 6, 3
 
@@ -35,23 +34,23 @@ class Fuse(Heads):
 
 
 ADMISSION = (
-    Entry.of("positive"),
+    Entry.of("positive-semidefinite"),
     Entry.of("duplicates", seed=1),
     Entry.of("replay", seed=2),
     Entry.of("ownership", seed=3),
-    Entry.of("slack", least_norm=1e-3),
+    Entry.of("algebraic-ownership", least_norm=1e-3),
     Entry.of("detector", centre=[0.0] * 6, spread=[1.0] * 6, threshold=0.5, rate=0.1, refuse_flagged=False, seed=4),
 )
 RELEASE = {
     "mask": (
-        Entry.of("deletion_mask", sigma=0.2, key="00" * 16),
-        Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
+        Entry.of("deletion-mask", sigma=0.2, key="00" * 16),
+        Entry.of("posterior-noise", sigma=0.1, key="11" * 16),
     ),
     "budget": (
-        Entry.of("every", changes=1),
-        Entry.of("response_budget", responses=90),
-        Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
-        Entry.of("privacy_budget", sigma=0.1, mu=50.0),
+        Entry.of("every-k-changes", changes=1),
+        Entry.of("response-budget", responses=90),
+        Entry.of("posterior-noise", sigma=0.1, key="11" * 16),
+        Entry.of("privacy-budget", sigma=0.1, mu=50.0),
     ),
 }
 
@@ -59,7 +58,7 @@ RELEASE = {
 def world(release):
     rng = np.random.default_rng(0)
     ledger = Ledger(Summary.of(rng.normal(size=(80, D)), rng.integers(0, C, 80), C), 1e-2)
-    accountant = Entry.of("identification", margin=2, action="report", conservative=True, coalition=2)
+    accountant = Entry.of("identification", margin=2, action="report", conservative=True, colluders=2)
     made = build(Config(admission=ADMISSION, release=(*RELEASE[release],), accountant=accountant), ledger)
     rules = Chain([*made.release.rules, Fuse()])
     return Server(ledger, admission=made.admission, release=rules, accountant=made.accountant)
@@ -117,12 +116,12 @@ def test_a_marked_stack_goes_on_as_if_what_was_taken_out_had_never_been_in_it():
     """A giant that was taken out must not set the scale by which later columns count."""
     rng = np.random.default_rng(0)
     basis = Basis(D)
-    basis.add(basis.plan(rng.normal(size=(D, 2))))
+    basis.add(basis.extension(rng.normal(size=(D, 2))))
     undo = basis.mark()
-    basis.add(basis.plan(1e14 * rng.normal(size=(D, 1))))
+    basis.add(basis.extension(1e14 * rng.normal(size=(D, 1))))
     undo()
     assert basis.rank == 2 and basis.singular_values()[0] < 100
-    assert basis.plan(rng.normal(size=(D, 1))).gain == 1
+    assert basis.extension(rng.normal(size=(D, 1))).gain == 1
 
 
 def test_a_margin_is_held_against_d_when_the_server_is_built():

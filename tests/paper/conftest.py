@@ -8,23 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exhume.jobs.store import Store
 from exhume.paper.execute import execute
-from exhume.paper.plan import Plan, Study
+from exhume.paper.feature_source import FeatureSource
 from exhume.paper.registry import tables
-from exhume.paper.source import Source
-from exhume.paper.store import Store
+from exhume.paper.study import Sizes, Study
 from exhume.paper.table import Results
 
-PLAN = Plan(
-    samples=6,
+SIZES = Sizes(
+    records=6,
     classes=4,
     partitions=2,
     clients=3,
     seeds=2,
-    own_samples=3,
+    own_records=3,
     own_clients=2,
     sequences=2,
-    scale_samples=2,
+    scale_records=2,
     calibration=300,
     held_out=400,
 )
@@ -48,7 +48,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def study(features: Path) -> Study:
-    return Study(Source("features", "none", path=str(features)), PLAN, members=4, alpha=2.0)
+    return Study(FeatureSource("features", "none", path=str(features)), SIZES, members=4, alpha=2.0)
 
 
 @pytest.fixture(scope="session")

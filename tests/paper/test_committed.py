@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from exhume.data.home import data_path
+from exhume.jobs.store import Store
+from exhume.paper.comparisons import Comparison, compared
 from exhume.paper.execute import execute
-from exhume.paper.plan import Study
-from exhume.paper.prediction_change import TABLE as PREDICTION
-from exhume.paper.records import Record, records
-from exhume.paper.render import read_records
-from exhume.paper.source import Source
-from exhume.paper.store import Store
-from exhume.paper.table import Table, designed_cell
-from exhume.paper.work import Job, State
+from exhume.paper.feature_source import FeatureSource
+from exhume.paper.prediction_change import TABLES
+from exhume.paper.render import read_comparisons
+from exhume.paper.study import Study
+from exhume.paper.table import designed_cell
+from exhume.paper.work import Job, StateBefore
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "results.json"
 FILE = Path("features") / "cifar10_resnet18_train.npz"
@@ -31,23 +31,23 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return Study(Source("cifar10", "resnet18"))
+    return Study(FeatureSource("cifar10", "resnet18"))
 
 
 @pytest.fixture(scope="module")
-def committed() -> list[Record]:
-    return [record for record in read_records(COMMITTED) if record.data == "cifar10"]
+def committed() -> list[Comparison]:
+    return [cell for cell in read_comparisons(COMMITTED) if cell.data == "cifar10"]
 
 
-def test_prediction_change(study: Study, committed: list[Record], tmp_path: Path) -> None:
-    table: Table = PREDICTION
-    found = records(table, table.rows([study], execute(table.jobs(study), Store(tmp_path / "s"))))
-    kept = [record for record in committed if record.table == table.name]
+def test_prediction_change(study: Study, committed: list[Comparison], tmp_path: Path) -> None:
+    (table,) = TABLES
+    found = compared(table, table.rows([study], execute(table.jobs(study), Store(tmp_path / "s"))))
+    kept = [cell for cell in committed if cell.table == table.name]
     assert [(r.column, str(r.measured)) for r in found] == [(r.column, str(r.measured)) for r in kept]
 
 
-def test_designed_state(study: Study, committed: list[Record], tmp_path: Path) -> None:
-    job = Job(study.source, State(designed_cell(study)))
+def test_designed_state(study: Study, committed: list[Comparison], tmp_path: Path) -> None:
+    job = Job(study.source, StateBefore(designed_cell(study)))
     found = execute([job], Store(tmp_path / "s"))[job]
     facts = {
         (r.table, r.column): r.measured for r in committed if r.row in ("designed", f"designed, m = {study.bound}")
@@ -56,7 +56,7 @@ def test_designed_state(study: Study, committed: list[Record], tmp_path: Path) -
         (("rank_threshold", "κ(R)"), found["diagnostics"]["kappa_X"]),
         (("state_diagnostics", "λ_min(A)"), found["diagnostics"]["min_eigenvalue_A"]),
     ):
-        assert facts[key].level == pytest.approx(value, rel=1e-6)  # type: ignore[union-attr]
+        assert facts[key].size == pytest.approx(value, rel=1e-6)  # type: ignore[union-attr]
     # Roundoff itself is not the same on another processor, its size is.
-    error = facts["rank_threshold", "RelErr(A)"].level  # type: ignore[union-attr]
+    error = facts["rank_threshold", "RelErr(A)"].size  # type: ignore[union-attr]
     assert found["state_error"] / 10 < error < found["state_error"] * 10  # type: ignore[operator]

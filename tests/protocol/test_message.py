@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from safetensors.numpy import load, save
 
 from exhume import Client, Ledger, Server, Summary, Update
-from exhume.defence.admission import Origin, Ownership, Replay, Signer, Slack, sign
+from exhume.defence.admission import AlgebraicOwnership, Ownership, Replay, SignedMessages, Signer, sign
 from exhume.errors import InputError, WireError
 from exhume.protocol import Batch, Message, count, itemise
 from exhume.protocol.wire import decode_update, encode_update
@@ -160,7 +160,7 @@ def test_a_changed_byte_is_an_input_error_or_a_message_that_the_tag_tells(positi
     data[place] = value
     with contextlib.suppress(InputError):
         got = decode_update(bytes(data), d=D, c=C)
-        assert told(got) == told(WHOLE) or Origin(KEYS).refuse(got, "alice") is not None
+        assert told(got) == told(WHOLE) or SignedMessages(KEYS).refuse(got, "alice") is not None
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_was_checked_cannot_be_changed_afterwards():
 def test_a_tag_covers_the_rows():
     made = sign(itemise(C, add=rows()), "alice", 1, KEYS["alice"])
     near = made.added.features * (1 + 1e-9)  # these still make the summaries, to the rules' tolerance
-    rule = Origin(KEYS)
+    rule = SignedMessages(KEYS)
     assert rule.refuse(made, "alice") is None
     assert Ownership(D, C, rows=True).refuse(replace(made, added=Batch(near, made.added.labels)), "alice") is None
     for other in (None, Batch(near, made.added.labels), Batch(made.added.features[::-1], made.added.labels[::-1])):
@@ -220,7 +220,7 @@ class Wire:
 
 @pytest.fixture
 def wire():
-    rules = [Origin(KEYS), Ownership(D, C, rows=True), Replay(D, C, tolerance=0.01), Slack(0.01)]
+    rules = [SignedMessages(KEYS), Ownership(D, C, rows=True), Replay(D, C, tolerance=0.01), AlgebraicOwnership(0.01)]
     return Wire(Server(Ledger(Summary.of(*rows(9, 40), C), 0.5), admission=rules))
 
 

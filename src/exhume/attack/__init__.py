@@ -1,1 +1,1 @@
-"""A malicious client: probes, identification, recovery, replay, and the bounds on all of them."""
+"""A malicious client: probes, estimates of a state, recoveries, strategies, and the theory of all of them."""

@@ -5,46 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh, svd, svdvals
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dgeqrf, dormqr, dpotrf, dpotrs, dtrtrs
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
-__all__ = [
-    "DENOMINATOR_FLOOR",
-    "RANK_TOLERANCE",
-    "Matrix",
-    "SingleEntries",
-    "StackFactor",
-    "factor_stack",
-    "relative",
-    "relative_asymmetry",
-    "smallest_eigenvalue",
-    "symmetric",
-]
+from exhume.numerics import Matrix, Rows, relative, symmetric
 
-Matrix = NDArray[np.float64]
-
-RANK_TOLERANCE = 1e-10
-"""Numerical rank counts singular values above this share of the largest (the paper's epsilon_rank)."""
-
-DENOMINATOR_FLOOR = 1e-15
-"""Smallest denominator of a relative error (the paper's epsilon_den)."""
+__all__ = ["SingleEntries", "StackFactor", "factor_stack", "relative_asymmetry", "smallest_eigenvalue"]
 
 _LANCZOS_FROM = 64  # below this size a full decomposition is cheaper than setting up the iteration
 _RITZ_TOLERANCE = 1e-6  # of the residual: the error of a Ritz value is of its square
-
-
-def relative(error: Matrix, reference: Matrix) -> float:
-    """Return a relative Frobenius error with the paper's floor on the denominator."""
-    return float(np.linalg.norm(error) / max(float(np.linalg.norm(reference)), DENOMINATOR_FLOOR))
-
-
-def symmetric(a: Matrix) -> Matrix:
-    """Return the nearest symmetric matrix."""
-    half: Matrix = 0.5 * (a + a.T)
-    return half
 
 
 def relative_asymmetry(a: Matrix) -> float:
@@ -58,7 +29,7 @@ def _largest(apply: LinearOperator) -> float:
     return float(eigsh(apply, k=1, which="LA", v0=start, return_eigenvectors=False, tol=_RITZ_TOLERANCE)[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StackFactor:
     """The QR factorisation of a transposed stack: ``stack' = Q R`` with the stack d x N, N >= d."""
 
@@ -152,11 +123,11 @@ class _NotFullRankError(Exception):
     pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SingleEntries:
     """A stack with one non-zero entry a row, all in different columns, as the designed probe's: nothing to factor."""
 
-    _columns: NDArray[np.intp]
+    _columns: Rows
     _values: Matrix
     _width: int
 

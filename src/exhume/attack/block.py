@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from exhume.attack._linalg import Matrix, symmetric
+from exhume.attack._line import line
+from exhume.numerics import Matrix, symmetric
 from exhume.protocol.summary import Summary
 
 __all__ = ["Block", "Sample"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sample:
     """One recovered record: its class and its feature vector."""
 
@@ -25,8 +26,11 @@ class Sample:
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter((self.label, self.feature))
 
+    def __repr__(self) -> str:
+        return line(self, label=self.label, feature=self.feature, margin=self.margin)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Block:
     """A recovered deleted summary: ``S_del`` (d x d) and ``G_del`` (d x c)."""
 
@@ -64,3 +68,7 @@ class Block:
         moment = np.zeros((len(feature), classes))
         moment[:, label] = feature
         return cls(np.outer(feature, feature), moment)
+
+    def __repr__(self) -> str:
+        d, c = self.moment.shape
+        return line(self, d=d, c=c, gram=float(np.linalg.norm(self.gram)), moment=float(np.linalg.norm(self.moment)))

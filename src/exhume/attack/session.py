@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exhume.attack._linalg import RANK_TOLERANCE
-from exhume.attack.identify import State, identify
+from exhume.attack.estimate.direct import direct
 from exhume.attack.probes.base import Probe
+from exhume.attack.state import State
 from exhume.attack.transcript import Recorder, Transcript
 from exhume.errors import AttackError, RefusedError
+from exhume.numerics import RANK_TOLERANCE
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Update
 from exhume.protocol.target import Target
@@ -50,12 +52,15 @@ class Attack:
         self._cost = Cost()
         self._seen: Head | None = None
 
+    def __repr__(self) -> str:
+        return f"Attack({type(self._target).__name__}, {self._cost})"
+
     @property
     def cost(self) -> Cost:
         """Probes, messages, pairs and responses so far."""
         return self._cost
 
-    def elsewhere(self, target: Target) -> Attack:
+    def facing(self, target: Target) -> Attack:
         """Return this attack, with what it has seen and spent so far, facing another copy of the same server."""
         twin = Attack(target)
         twin._cost, twin._seen = self._cost, self._seen
@@ -93,9 +98,11 @@ class Attack:
                     final = None  # withheld: the old head says nothing of the cancellation
         return recorder.transcript(final)
 
-    def identify(self, probe: Probe, *, tolerance: float = RANK_TOLERANCE) -> State:
-        """Run a probe and identify the state that it found."""
-        return identify(self.run(probe), tolerance=tolerance)
+    def identify(
+        self, probe: Probe, *, tolerance: float = RANK_TOLERANCE, estimate: Callable[..., State] = direct
+    ) -> State:
+        """Run a probe and identify the state that it found, by Algorithm 1 or another estimator."""
+        return estimate(self.run(probe), tolerance=tolerance)
 
     def replay(self, block: Block) -> Head:
         """Submit a recovered block as an addition, from the state as it now is."""

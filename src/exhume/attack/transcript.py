@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import svdvals
 
-from exhume.attack._linalg import Matrix
+from exhume.attack._linalg import StackFactor
+from exhume.attack._line import line
 from exhume.errors import AttackError, InputError
+from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary
 
 __all__ = ["Recorder", "Transcript"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transcript:
     """Baseline head and the stacks of ``A X = Z``: ``X_j = W_j - W_0`` and ``Z_j = Q_j - P_j W_j`` (d x mc each).
 
@@ -40,6 +43,10 @@ class Transcript:
         """Number of classes."""
         return self.baseline.c
 
+    def singular_values(self) -> Matrix:
+        """Return all singular values of X, the largest first: d of them, zeros where there are fewer columns."""
+        return np.asarray(svdvals(StackFactor.of(self.X).triangle, check_finite=False))
+
     def first(self, responses: int) -> Transcript:
         """Return the transcript as it stood after the first ``responses`` answers."""
         if not 0 <= responses <= self.responses:
@@ -48,6 +55,9 @@ class Transcript:
         return Transcript(
             self.baseline, self.X[:, :columns], self.Z[:, :columns], responses, None, self.probe, self.moment_only
         )
+
+    def __repr__(self) -> str:
+        return line(self, probe=self.probe, d=self.d, c=self.c, responses=self.responses, heads=self.baseline.precision)
 
 
 class Recorder:

@@ -1,1 +1,5 @@
-"""The evaluator: runs attacks against a server whose hidden state it knows, judges them, writes the report."""
+"""Settings, attacks, findings, verdict: what a client of a server could dig up. `exhume.audit(...)` runs one."""
+
+from exhume._callable import make_callable
+
+make_callable(__name__, "python", "audit")

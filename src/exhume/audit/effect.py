@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
-from exhume.audit.configured import CONFIGURED, in_words, name_of
-from exhume.audit.federation import rule_of
-from exhume.audit.levels import worst
-from exhume.audit.plan import Plan
+from exhume.audit.levels import LEVELS, THRESHOLDS, Level, Thresholds, worst
+from exhume.audit.outcome import Outcome
+from exhume.audit.plan import BARE, Plan
 from exhume.audit.records import CellRecord, Finding, TrialRecord
 from exhume.audit.records_defence import (
     CellService,
@@ -22,15 +22,20 @@ from exhume.audit.records_defence import (
     PrivacyFigures,
     PrivacySummary,
     RuleRecord,
+    SiegeRecord,
     TrialService,
 )
-from exhume.audit.runner import Outcome
+from exhume.simulate.rules import in_words, name_of
 
-__all__ = ["CAVEAT", "effect_of"]
+__all__ = ["effect_of", "siege_level"]
 
-CAVEAT = (
-    "The attackers of an audit are not adapted to the settings: they send the probes of the paper and skip what is "
-    "refused. 'exhume advise' plays attackers that know the defence."
+PLAYED = (
+    "Besides the paper's probes, which skip what is refused, attackers that know the settings were played on a "
+    "federation of their own. What no attacker tried is not shown to be safe."
+)
+NOT_PLAYED = (
+    "There are too few rows for attackers that know the settings: only the paper's probes were played, which skip what "
+    "is refused."
 )
 
 
@@ -38,39 +43,61 @@ def effect_of(plan: Plan, outcome: Outcome, findings: Sequence[Finding]) -> Defe
     """Set the findings without and with the settings side by side; None for an audit of the bare server alone."""
     if plan.defence is None or plan.settings.defence is None:
         return None
-    ours = [f for f in findings if f.heads == CONFIGURED]
-    cells = [cell for cell in outcome.cells if cell.heads == CONFIGURED]
-    trials = [trial for trial in outcome.trials if trial.heads == CONFIGURED]
+    ours = [f for f in findings if f.server != BARE]
+    cells = [cell for cell in outcome.cells if cell.server != BARE]
+    trials = [trial for trial in outcome.trials if trial.server != BARE]
+    counts = np.bincount(plan.scenario.labels[plan.scenario.others])
+    chance = float(counts.max() / counts.sum())
+    sieges = tuple(s.model_copy(update={"level": siege_level(s, chance, len(outcome.sieges))}) for s in outcome.sieges)
     served = [trial.service for trial in trials if trial.service is not None]
     probed: list[CellService | TrialService] = [*(cell.service for cell in cells if cell.service is not None), *served]
     return DefenceRecord(
         name=name_of(plan.settings.defence),
         rules=tuple(RuleRecord(stage=stage, rule=rule, options=how) for stage, rule, how in in_words(plan.defence)),
-        severity_without=worst(f.severity for f in findings if f.heads != CONFIGURED),
-        severity_with=worst(f.severity for f in ours),
+        severity_without=worst(f.severity for f in findings if f.server == BARE),
+        severity_with=worst([*(f.severity for f in ours), *(s.level for s in sieges)]),
         effects=tuple(_effect(one, _other(one, findings), trials) for one in ours),
         price=_price(cells, trials),
         attack_messages=sum(s.messages for s in probed),
         attack_refused=_summed(s.refused for s in probed),
         attack_withheld=sum(s.withheld for s in probed),
-        exposure_without=_exposed(c for c in outcome.cells if c.heads != CONFIGURED),
+        exposure_without=_exposed(c for c in outcome.cells if c.server == BARE),
         exposure_with=_highest([_exposed(cells), *(s.exposure for s in served)]),
         exposure_honest=_exposed(cells, attacker=False),
         privacy=tuple(_privacy(trials)),
-        caveat=CAVEAT,
+        sieges=sieges,
+        caveat=PLAYED if sieges else NOT_PLAYED,
     )
+
+
+def siege_level(siege: SiegeRecord, chance: float, attackers: int, limits: Thresholds = THRESHOLDS) -> Level:
+    """Return the level that an adaptive attacker reaches.
+
+    Labels count as better than guessing by the same test as everywhere, which allows for the number of attackers: the
+    best of many lies above chance by luck alone.
+    """
+    half = limits.majority * siege.trials
+    met: dict[Level, bool] = {
+        "label": siege.labels_correct is not None
+        and attackers * binomtest(siege.labels_correct, siege.trials, chance, alternative="greater").pvalue
+        <= limits.label_p,
+        "feature": siege.features_right is not None and 0 < siege.features_right >= half,
+        # A block that an attacker was told digs up nothing; put back by one who read it, the deletion is undone.
+        "replay": siege.labels_correct is not None and 0 < siege.replays >= half,
+    }
+    return worst(level for level in LEVELS if met.get(level, False))
 
 
 def _other(one: Finding, findings: Sequence[Finding]) -> Finding | None:
     """Return the same attack on the bare server."""
-    same = (one.delete, one.probe, one.recovery)
-    return next((f for f in findings if f.heads != CONFIGURED and (f.delete, f.probe, f.recovery) == same), None)
+    same = (one.kind, one.probe, one.recovery)
+    return next((f for f in findings if f.server == BARE and (f.kind, f.probe, f.recovery) == same), None)
 
 
 def _effect(ours: Finding, bare: Finding | None, trials: Sequence[TrialRecord]) -> Effect:
-    served = [t.service for t in trials if (t.delete, t.probe) == (ours.delete, ours.probe) and t.service is not None]
+    served = [t.service for t in trials if (t.kind, t.probe) == (ours.kind, ours.probe) and t.service is not None]
     return Effect(
-        delete=ours.delete,
+        kind=ours.kind,
         probe=ours.probe,
         recovery=ours.recovery,
         trials=ours.trials,
@@ -109,7 +136,7 @@ def _price(cells: Sequence[CellRecord], trials: Sequence[TrialRecord]) -> Price:
 
 
 def _refused(served: Iterable[TrialService]) -> Counter[str]:
-    return Counter(rule_of(s.deletion_refused) for s in served if s.deletion_refused is not None)
+    return Counter(s.deletion_refused_by for s in served if s.deletion_refused_by is not None)
 
 
 def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -128,15 +155,15 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def _privacy(trials: Sequence[TrialRecord]) -> Iterable[PrivacySummary]:
-    for kind in dict.fromkeys(t.delete for t in trials):
+    for kind in dict.fromkeys(t.kind for t in trials):
         found = [
             t.service.privacy
             for t in trials
-            if t.delete == kind and t.service is not None and t.service.privacy is not None
+            if t.kind == kind and t.service is not None and t.service.privacy is not None
         ]
         if found:
             yield PrivacySummary(
-                delete=kind, deletions=len(found), median=_over(found, np.median), worst=_over(found, np.max)
+                kind=kind, deletions=len(found), median=_over(found, np.median), worst=_over(found, np.max)
             )
 
 

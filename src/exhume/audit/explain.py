@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 
-from exhume.audit.config import DEFAULT_DIM, Settings
-from exhume.audit.configured import HARDENED, in_words, name_of, resolve
+from exhume.attack import probes as known_probes
+from exhume.audit.settings import DEFAULT_DIM, Settings
 from exhume.defence.config import Config
+from exhume.simulate.rules import HARDENED, in_words, name_of, resolve
 
 __all__ = ["explain"]
 
-_PROBES = {
-    "designed": "designed: made-up matrices of scale {scale:g} that reach full rank with the fewest responses",
-    "random": "random: made-up Gaussian matrices of scale {scale:g}",
-    "label_swap": "label_swap: its real features, added under one label and deleted under another",
-    "own_data": "own_data: its own records, added once more batch by batch, nothing made up",
-}
-
 _DELETIONS = {
-    "sample": "one record of an honest client",
+    "record": "one record of an honest client",
     "class": "all records of one class",
     "client": "all records of one honest client",
 }
@@ -40,10 +34,9 @@ def explain(
     """
     least = "ceil(d/c)" if dim is None or classes is None else f"ceil({dim}/{classes}) = {math.ceil(dim / classes)}"
     probes = "\n".join(
-        f"    - {_PROBES.get(name, name + ': a probe from another package').format(scale=settings.scale)}"
-        for name in settings.probe
+        f"    - {name}: {known_probes.REGISTRY[name].about.format(scale=settings.scale)}" for name in settings.probe
     )
-    deletions = "\n".join(f"    - {name}: {_DELETIONS[name]}" for name in settings.delete)
+    deletions = "\n".join(f"    - {name}: {_DELETIONS[name]}" for name in settings.kind)
     return f"""\
 Threat model of this audit
 
@@ -70,7 +63,7 @@ The evaluator (this program) reads the hidden ledger only to carry out the delet
 
 def _server(settings: Settings, defence: Config | None) -> str:
     """Say what the server releases and refuses."""
-    heads = " or ".join(settings.heads)
+    heads = " or ".join(settings.precision)
     if settings.defence is None:
         return f"""\
 broadcasts the ridge head W = (S + gamma I)^-1 G, complete, after every accepted update, as {heads}.
@@ -89,7 +82,7 @@ Its ledger and its solves stay float64. It does not check who owns a record, and
             "Secrets that the settings leave open follow from the audit's seed. All clients, the attacker too, have",
             "uploaded their rows through these rules before the attack. The same attacks are run on the bare server,",
             f"which checks nothing and releases {heads} heads.",
-            "The attacker is not adapted to the settings: it skips what is refused, and takes a withheld head for no",
-            "answer. 'exhume advise' plays attackers that know the defence.",
+            "The attacker of these probes skips what is refused, and takes a withheld head for no answer. Besides it,",
+            "attackers that know the settings are played: they scale down, split, wait, average and guess.",
         ]
     )

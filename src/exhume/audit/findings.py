@@ -7,47 +7,37 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binomtest
+from scipy.stats import binomtest
 
+from exhume.attack import recover
 from exhume.audit.levels import LEVELS, THRESHOLDS, Level, Thresholds
+from exhume.audit.outcome import Outcome
 from exhume.audit.plan import Plan
 from exhume.audit.records import CellRecord, Finding, RecoveryRecord, Spread, TrialRecord
-from exhume.audit.runner import Outcome
+from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["clopper_pearson", "judge", "levels_reached"]
-
-CONFIDENCE = 0.95
-
-
-def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the exact two-sided interval of a binomial share."""
-    if trials == 0:
-        return 0.0, 1.0
-    tail = (1 - confidence) / 2
-    low = 0.0 if hits == 0 else float(beta.ppf(tail, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(beta.ppf(1 - tail, hits + 1, trials - hits))
-    return low, high
+__all__ = ["judge", "levels_reached"]
 
 
 def judge(plan: Plan, outcome: Outcome) -> tuple[Finding, ...]:
-    """Judge every combination of probe, head precision, estimator and kind of deletion that was run."""
-    groups: dict[tuple[str, str, str], list[TrialRecord]] = {}
+    """Judge every combination of probe, server, recovery and kind of deletion that was run."""
+    groups: dict[tuple[str, str, str, str], list[TrialRecord]] = {}
     for trial in outcome.trials:
-        groups.setdefault((trial.delete, trial.probe, trial.heads), []).append(trial)
-    cells = {(cell.probe, cell.heads): cell for cell in outcome.cells}
+        groups.setdefault((trial.kind, trial.probe, trial.server, trial.precision), []).append(trial)
+    cells = {(cell.probe, cell.server, cell.precision): cell for cell in outcome.cells}
     return tuple(
-        _finding(plan, cells[probe, heads], trials, recovery, delete)
-        for (delete, probe, heads), trials in groups.items()
+        _finding(plan, cells[probe, server, precision], trials, recovery, kind)
+        for (kind, probe, server, precision), trials in groups.items()
         for recovery in plan.settings.recovery
-        if recovery != "rank_one" or delete == "sample"
+        if kind in recover.REGISTRY[recovery].kinds
     )
 
 
-def _finding(plan: Plan, cell: CellRecord, trials: Sequence[TrialRecord], recovery: str, delete: str) -> Finding:
+def _finding(plan: Plan, cell: CellRecord, trials: Sequence[TrialRecord], recovery: str, kind: str) -> Finding:
     pairs = [(t, r) for t in trials if (r := t.of(recovery)) is not None]
     n, identified = len(trials), len(pairs)
     low, high = clopper_pearson(identified, n)
-    labels: dict[str, Any] = _labels(plan, trials, pairs) if delete == "sample" else _NO_LABELS
+    labels: dict[str, Any] = _labels(plan, trials, pairs) if kind == "record" else _NO_LABELS
     reached = levels_reached(trials, recovery, labels["labels_p"])
     costs = [(r.responses_first, r.responses_next, r.messages_first, r.messages_next) for _, r in pairs]
     first = costs[0] if costs else (None,) * 4
@@ -56,9 +46,10 @@ def _finding(plan: Plan, cell: CellRecord, trials: Sequence[TrialRecord], recove
         encoder=plan.features.encoder,
         dim=plan.features.dim,
         probe=cell.probe,
-        heads=cell.heads,
+        server=cell.server,
+        precision=cell.precision,
         recovery=recovery,
-        delete=delete,
+        kind=kind,
         trials=n,
         identified=identified,
         identified_low=low,

@@ -9,23 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.attack._linalg import relative
-from exhume.attack.identify import State, diagnose_rank, identify
-from exhume.attack.probes import build, moment_update
-from exhume.attack.probes.registry import Means
+from exhume.attack import estimate, probes
+from exhume.attack.probes import Resources, moment_update
 from exhume.attack.session import Attack
+from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
-from exhume.audit.careful import Careful, shielded, undo_tolerance
-from exhume.audit.config import Settings
-from exhume.audit.measures import rank_curve
 from exhume.audit.records import LiveRecord
+from exhume.audit.settings import Settings
+from exhume.audit.undoing import UndoingTarget, shielded, undo_tolerance
+from exhume.audit.work import rank_curve
 from exhume.errors import AttackError, ExhumeError, InputError, NotIdentifiedError
+from exhume.numerics import relative
 from exhume.protocol.target import Target
 
-__all__ = ["LIVE_PROBES", "audit_live", "load_target"]
-
-LIVE_PROBES = ("designed", "random")
-"""Probes that need no records of the attacker's own."""
+__all__ = ["audit_live", "load_target"]
 
 DRY_SCALES = (1e-3, 1.0, 1e3)
 """Sizes of the dry run's update, tried in turn until the head answers."""
@@ -60,9 +57,10 @@ def audit_live(target: Target, settings: Settings, name: str = "target") -> Live
         If a dry run shows that probes could not be undone, or the head did not come back at the end.
     """
     probe = settings.probe[0]
-    if probe not in LIVE_PROBES:
-        raise InputError("probe", f"{' or '.join(LIVE_PROBES)} for a live target", probe)
-    careful = Careful(target)
+    able = [name for name, entry in probes.REGISTRY.items() if entry.live]
+    if probe not in able:
+        raise InputError("probe", f"{' or '.join(able)} for a live target", probe)
+    careful = UndoingTarget(target)
     try:
         return _probe(careful, settings, probe, name)
     except AttackError:
@@ -74,12 +72,12 @@ def audit_live(target: Target, settings: Settings, name: str = "target") -> Live
         raise
 
 
-def _probe(careful: Careful, settings: Settings, probe: str, name: str) -> LiveRecord:
+def _probe(careful: UndoingTarget, settings: Settings, probe: str, name: str) -> LiveRecord:
     baseline = careful.baseline
     d, c = baseline.d, baseline.c
     actions = [f"read the public head: {d} features, {c} classes, {baseline.precision}"]
     dry = _dry_run(careful, actions)
-    means = Means(
+    resources = Resources(
         d,
         c,
         np.empty((0, d)),
@@ -93,7 +91,7 @@ def _probe(careful: Careful, settings: Settings, probe: str, name: str) -> LiveR
     state, reason, prediction = None, None, None
     interrupted = False
     try:
-        transcript = attack.run(build(probe, means))
+        transcript = attack.run(probes.build(probe, resources))
         actions.append(f"sent {transcript.responses} {probe} probes of scale {settings.scale:g}, then cancelled them")
         state, reason = _identified(transcript)
         if state is not None:
@@ -115,7 +113,7 @@ def _probe(careful: Careful, settings: Settings, probe: str, name: str) -> LiveR
         target=name,
         dim=d,
         classes=c,
-        heads=baseline.precision,
+        precision=baseline.precision,
         probe=probe,
         dry_run_residual=dry,
         messages=careful.messages,
@@ -134,7 +132,7 @@ def _probe(careful: Careful, settings: Settings, probe: str, name: str) -> LiveR
     )
 
 
-def _dry_run(careful: Careful, actions: list[str]) -> float:
+def _dry_run(careful: UndoingTarget, actions: list[str]) -> float:
     """Send one small known update and its undo; refuse to go on unless the head moved and came back."""
     start = careful.baseline.weights
     tolerance = undo_tolerance(careful.baseline)
@@ -168,12 +166,12 @@ def _dry_run(careful: Careful, actions: list[str]) -> float:
 
 def _identified(transcript: Transcript) -> tuple[State | None, str | None]:
     try:
-        return identify(transcript), None
+        return estimate.direct(transcript), None
     except NotIdentifiedError as error:
         return None, error.reason
 
 
-def _predict(careful: Careful, state: State, settings: Settings) -> float:
+def _predict(careful: UndoingTarget, state: State, settings: Settings) -> float:
     """Return how badly the identified state foretells the answer to a probe that it has not seen."""
     rng = np.random.default_rng([settings.seed, 4])
     moment = settings.scale * rng.standard_normal((state.d, state.c))
@@ -184,7 +182,7 @@ def _predict(careful: Careful, state: State, settings: Settings) -> float:
     return relative(foretold - answer, answer)
 
 
-def _bring_back(careful: Careful, actions: list[str], failure: Exception | None) -> tuple[bool, float]:
+def _bring_back(careful: UndoingTarget, actions: list[str], failure: Exception | None) -> tuple[bool, float]:
     try:
         with shielded():
             restored = careful.restore()

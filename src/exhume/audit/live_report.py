@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from exhume._version import __version__
-from exhume.audit.config import Settings
-from exhume.audit.figures import rank_figure
 from exhume.audit.live import audit_live
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Report
-from exhume.audit.report import write_json, write_report
+from exhume.audit.report import write_report
+from exhume.audit.report.figures import rank_figure
+from exhume.audit.settings import Settings
 from exhume.audit.verdict import conclude_live
 from exhume.protocol.target import Target
 
@@ -29,7 +29,8 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
     verdict = conclude_live(live)
     cell = CellRecord(
         probe=live.probe,
-        heads=live.heads,
+        server=name,
+        precision=live.precision,
         identified=live.identified,
         reason=live.reason,
         responses=live.curve[-1].responses if live.curve else 0,
@@ -53,8 +54,6 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
     )
     picture = rank_figure([cell], live.dim, live.classes)
     write_report(settings.out, report, (), [picture] if picture is not None else [], THREAT)
-    if settings.json_file is not None:
-        write_json(settings.json_file, report)
     return report
 
 
@@ -66,9 +65,10 @@ def _finding(live: LiveRecord, severity: str) -> Finding:
         "encoder": "live",
         "dim": live.dim,
         "probe": live.probe,
-        "heads": live.heads,
+        "server": live.target,
+        "precision": live.precision,
         "recovery": "identify",
-        "delete": "nothing",
+        "kind": "nothing",
         "trials": 1,
         "identified": int(live.identified),
         "rank": live.rank,

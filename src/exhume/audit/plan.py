@@ -1,30 +1,36 @@
-"""From settings to work: the federation, the cells (probe x head precision) and the deletions of each."""
+"""From settings to work, made once: who holds which rows, which servers face which probes, what is deleted."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import zlib
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-import exhume
-from exhume.attack.probes import Probe, build
-from exhume.attack.probes.registry import Means
-from exhume.audit.config import Settings
-from exhume.audit.configured import CONFIGURED, resolve
+from exhume.attack import probes
+from exhume.attack.probes import Probe, Resources
 from exhume.audit.records import SCHEMA
+from exhume.audit.settings import Settings
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
 from exhume.defence.config import Config
+from exhume.errors import DataError
+from exhume.jobs.key import key_of
+from exhume.jobs.run import Task
 from exhume.numerics import Rows
-from exhume.simulate.scenario import Scenario
+from exhume.simulate import attackers
+from exhume.simulate.federation import Federation
+from exhume.simulate.rules import name_of, precision_of, resolve
+from exhume.simulate.scenario import Scenario, deal, spread_records
 
-__all__ = ["Deletion", "Plan", "Task", "code_digest", "prepare"]
+__all__ = ["Deletion", "Facing", "Plan", "Unit", "prepare"]
+
+MOST_SIEGED = 20
+"""Deletions that an adaptive attacker faces, at most."""
+
+BARE = "bare"
+"""What reports call the server without rules."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +38,40 @@ class Deletion:
     """One deletion to attack."""
 
     kind: str
-    what: str
+    number: int
     """Which row, class or client."""
 
-
-@dataclass(frozen=True)
-class Task:
-    """One unit of work: a cell's own diagnostics (no deletion), or one trial of it."""
-
-    probe: str
-    heads: str
-    deletion: Deletion | None
-    key: str
-    """Hash of everything that the outcome depends on."""
+    @property
+    def what(self) -> str:
+        """The deletion in words."""
+        return f"{'row' if self.kind == 'record' else self.kind} {self.number}"
 
 
 @dataclass(frozen=True)
+class Facing:
+    """One server that is attacked: the paper's at a precision, or the operator's."""
+
+    server: str
+    """`BARE`, or the name of the operator's settings."""
+    precision: str
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is the paper's server."""
+        return self.server == BARE
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit of work: a probe's own diagnostics (no deletion), one trial of it, or an adaptive attacker's siege."""
+
+    facing: Facing
+    probe: str | None = None
+    deletion: Deletion | None = None
+    attack: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The federation under audit and who plays which part in it."""
 
@@ -58,76 +82,99 @@ class Plan:
     """The clients whose own rows have full feature rank."""
     defence: Config | None = None
     """The operator's own settings."""
+    dealt: Scenario | None = None
+    """The same rows dealt out for attackers that know the settings; None where there are too few."""
 
     @property
-    def nonnegative(self) -> bool:
-        """Whether the encoder gives no negative feature, as far as the attacker can tell from its own rows."""
-        return bool(self.scenario.own[0].min() >= 0)
+    def facings(self) -> tuple[Facing, ...]:
+        """The servers to attack: the operator's beside the paper's, or the paper's at each precision."""
+        bare = tuple(Facing(BARE, precision) for precision in self.settings.precision)
+        if self.defence is None or self.settings.defence is None:
+            return bare
+        return (Facing(name_of(self.settings.defence), precision_of(self.defence)), *bare)
+
+    def federation(self, facing: Facing) -> Federation:
+        """Return the federation of one server."""
+        if facing.bare or self.defence is None:
+            return Federation.bare(self.scenario, facing.precision)
+        return Federation.behind(self.scenario, self.defence, seed=self.settings.seed)
 
     def probe(self, name: str) -> Probe:
-        """Make a probe of the attacker's means."""
+        """Make a probe of what the attacker has."""
         own, labels = self.scenario.own
-        rng = np.random.default_rng([self.settings.seed, 1, zlib.crc32(name.encode())])
-        means = Means(
-            self.scenario.d, self.scenario.classes, own, labels, rng, self.settings.scale, self.settings.responses
-        )
-        return build(name, means)
+        # The dice of a probe were always seeded by its name as Python writes it.
+        rng = np.random.default_rng([self.settings.seed, 1, zlib.crc32(name.replace("-", "_").encode())])
+        scale, responses = self.settings.scale, self.settings.responses
+        return probes.build(name, Resources(self.scenario.d, self.scenario.classes, own, labels, rng, scale, responses))
 
     def rows(self, deletion: Deletion) -> Rows:
         """Return the rows that a deletion takes away."""
-        number = int(deletion.what.split()[-1])
-        if deletion.kind == "sample":
-            return np.array([number])
+        if deletion.kind == "record":
+            return np.array([deletion.number])
         if deletion.kind == "class":
-            return np.flatnonzero(self.scenario.labels == number)
-        return self.scenario.parts[number]
+            return np.flatnonzero(self.scenario.labels == deletion.number)
+        return self.scenario.parts[deletion.number]
 
     def deletions(self) -> list[Deletion]:
-        """List the deletions that every cell faces: random honest rows, each class, each honest client."""
+        """List the deletions that every probe faces: random honest records, each class, each honest client."""
         rng = np.random.default_rng([self.settings.seed, 2])
         trials, scenario, found = self.settings.trials, self.scenario, []
-        if "sample" in self.settings.delete:
+        if "record" in self.settings.kind:
             size = min(trials, len(scenario.others))
-            found += [Deletion("sample", f"row {i}") for i in rng.choice(scenario.others, size, replace=False)]
-        if "class" in self.settings.delete:
-            found += [Deletion("class", f"class {k}") for k in np.unique(scenario.labels)[:trials]]
-        if "client" in self.settings.delete:
-            honest = [k for k in range(len(scenario.parts)) if k != scenario.attacker]
-            found += [Deletion("client", f"client {k}") for k in honest[:trials]]
+            found += [Deletion("record", int(i)) for i in rng.choice(scenario.others, size, replace=False)]
+        if "class" in self.settings.kind:
+            found += [Deletion("class", int(k)) for k in np.unique(scenario.labels)[:trials]]
+        if "client" in self.settings.kind:
+            found += [Deletion("client", k) for k in scenario.honest[:trials]]
         return found
 
-    def tasks(self) -> list[Task]:
+    def sieged(self) -> Rows:
+        """Return the records whose deletion adaptive attackers face."""
+        assert self.dealt is not None
+        return spread_records(self.dealt, min(self.settings.trials, MOST_SIEGED))
+
+    def units(self) -> list[Unit]:
         """List all work in the order of the report."""
         whats: list[Deletion | None] = [None, *self.deletions()]
-        return [
-            Task(probe, heads, deletion, self._key(probe, heads, deletion))
+        units = [
+            Unit(facing, probe, deletion)
             for deletion in whats
             for probe in self.settings.probe
-            for heads in self.settings.columns
+            for facing in self.facings
+        ]
+        if self.dealt is not None:
+            units += [Unit(self.facings[0], attack=name) for name in self.attacks()]
+        return units
+
+    def attacks(self) -> tuple[str, ...]:
+        """Return the adaptive attackers to play: those that were named, else all that want to read or put back."""
+        if self.settings.attack is not None:
+            return self.settings.attack
+        return tuple(name for name, attacker in attackers.REGISTRY.items() if attacker.aim != "burn")
+
+    def tasks(self, work: Any) -> list[Task]:
+        """Return the units as tasks, with the hash of everything that each outcome depends on."""
+        common = {"schema": SCHEMA, "features": self.features.fingerprint, "settings": self.settings.numbers()}
+        return [
+            Task(key_of(work, common | self._inputs(unit)), unit, (unit.facing, unit.probe)) for unit in self.units()
         ]
 
-    def _key(self, probe: str, heads: str, deletion: Deletion | None) -> str:
-        inputs: dict[str, Any] = {
-            "schema": SCHEMA,
-            "code": code_digest(),
-            "features": self.features.fingerprint,
-            "settings": self.settings.numbers(),
-            "probe": probe,
-            "heads": heads,
-            "deletion": None if deletion is None else [deletion.kind, deletion.what],
-        }
-        if heads == CONFIGURED and self.defence is not None:
+    def _inputs(self, unit: Unit) -> dict[str, Any]:
+        inputs: dict[str, Any] = {"unit": asdict(unit)}
+        if not unit.facing.bare and self.defence is not None:
             inputs["defence"] = self.defence.model_dump(mode="json")
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
+        if unit.attack is not None:
+            inputs["records"] = [int(row) for row in self.sieged()]
+        return inputs
 
 
-def prepare(settings: Settings, tick: Tick | None = None, *, images: bool = False) -> Plan:
-    """Load the features, split them among the clients, choose the attacker.
+def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet | None = None) -> Plan:
+    """Load the features (unless they are given), split them among the clients, choose the attacker.
 
     The attacker is the first client whose own rows have full feature rank, as in the paper. Where there is none, the
     client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank.
     """
-    features = load_features(
+    found = given or load_features(
         settings.data,
         settings.encoder,
         dim=settings.width,
@@ -135,45 +182,32 @@ def prepare(settings: Settings, tick: Tick | None = None, *, images: bool = Fals
         home=settings.home,
         path=settings.features,
         labels=settings.labels,
-        images=images,
         tick=tick,
     )
-    parts = dirichlet(features.train_labels, settings.clients, settings.alpha, settings.seed)
-    usable = usable_clients(features.train_features, parts)
+    parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
+    usable = usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))
     scenario = Scenario(
-        features.train_features, features.train_labels, features.classes, parts, attacker, settings.gamma
+        found.train_features,
+        found.train_labels,
+        found.classes,
+        parts,
+        attacker,
+        settings.gamma,
+        test_features=found.test_features,
+        test_labels=found.test_labels,
+        seed=settings.seed,
     )
-    defence = None
-    if settings.defence is not None:
-        defence = resolve(settings.defence, scenario.d, len(scenario.features))
-    return Plan(settings, features, scenario, usable, defence)
+    if settings.defence is None:
+        return Plan(settings, found, scenario, usable)
+    config = resolve(settings.defence, scenario.d, len(scenario.features))
+    return Plan(settings, found, scenario, usable, config, _dealt(settings, found))
 
 
-_NUMBERS = (
-    "configured",
-    "defended",
-    "defended_work",
-    "detect",
-    "exposure",
-    "federation",
-    "listening",
-    "measures",
-    "plan",
-    "work",
-)
-"""The modules of this room that make numbers."""
-
-
-@cache
-def code_digest() -> str:
-    """Hash the code that makes the numbers, so that trials of another version are never taken for this one's."""
-    root = Path(exhume.__file__).parent
-    files = [*sorted(root.glob("protocol/*.py")), *sorted(root.glob("attack/**/*.py"))]
-    files += sorted(root.glob("defence/**/*.py"))
-    files += sorted(root.glob("simulate/**/*.py"))
-    files += [root / "audit" / f"{name}.py" for name in _NUMBERS]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+def _dealt(settings: Settings, found: FeatureSet) -> Scenario | None:
+    train = (found.train_features, found.train_labels)
+    test = (found.test_features, found.test_labels)
+    try:
+        return deal(train, test, found.classes, seed=settings.seed, gamma=settings.gamma)
+    except DataError:
+        return None

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from exhume.audit.levels import Level
-from exhume.audit.record import Number, Record
 from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, TrialService
+from exhume.records import Number, Record
 
 __all__ = [
     "SCHEMA",
@@ -23,11 +23,11 @@ __all__ = [
     "Verdict",
 ]
 
-SCHEMA = "exhume-audit/1"
+SCHEMA = "exhume-audit/2"
 
 
 class RecoveryRecord(Record):
-    """What one estimator made of one deletion, scored against the truth."""
+    """What one recovery made of one deletion, scored against the truth."""
 
     recovery: str
     relerr_gram: Number
@@ -36,7 +36,7 @@ class RecoveryRecord(Record):
     label: int | None = None
     label_correct: bool | None = None
     known: bool | None = None
-    """Whether the attacker's own check stands by it; null for estimators without one."""
+    """Whether the attacker's own check stands by it; null for recoveries without one."""
     min_eigenvalue: Number = None
     replay_head_error: Number = None
     """Null also where the server refused the raw block; a server with settings of its own is offered the projected one
@@ -53,10 +53,13 @@ class TrialRecord(Record):
     """One deletion under attack."""
 
     probe: str
-    heads: str
-    delete: str
-    what: str
-    """Which row, class or client was deleted."""
+    server: str
+    """Who was attacked: ``bare``, or the name of the operator's settings."""
+    precision: str
+    kind: str
+    """What was deleted: a record, a class or a client."""
+    number: int
+    """Which row, class or client it was."""
     rows: int
     identified: bool
     reason: str | None = None
@@ -80,7 +83,7 @@ class TrialRecord(Record):
     """Only for a server with settings of its own."""
 
     def of(self, recovery: str) -> RecoveryRecord | None:
-        """Return what one estimator found, if it ran."""
+        """Return what one recovery found, if it ran."""
         return next((r for r in self.recoveries if r.recovery == recovery), None)
 
 
@@ -94,10 +97,11 @@ class RankPoint(Record):
 
 
 class CellRecord(Record):
-    """One probe at one head precision, before any deletion."""
+    """One probe against one server, before any deletion."""
 
     probe: str
-    heads: str
+    server: str
+    precision: str
     identified: bool
     reason: str | None = None
     error: str | None = None
@@ -130,15 +134,16 @@ class Spread(Record):
 
 
 class Finding(Record):
-    """One judged cell: a probe, a head precision, an estimator and a kind of deletion."""
+    """One judged cell: a probe, a server, a recovery and a kind of deletion."""
 
     data: str
     encoder: str
     dim: int
     probe: str
-    heads: str
+    server: str
+    precision: str
     recovery: str
-    delete: str
+    kind: str
     trials: int
     identified: int
     identified_low: Number
@@ -186,7 +191,7 @@ class LiveRecord(Record):
     target: str
     dim: int
     classes: int
-    heads: str
+    precision: str
     probe: str
     dry_run_residual: Number
     messages: int

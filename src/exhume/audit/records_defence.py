@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from exhume.audit.levels import Level
-from exhume.audit.record import Number, Record
+from exhume.records import Number, Record
 
 __all__ = [
     "CellService",
@@ -16,6 +16,7 @@ __all__ = [
     "PrivacyFigures",
     "PrivacySummary",
     "RuleRecord",
+    "SiegeRecord",
     "TrialService",
 ]
 
@@ -39,6 +40,8 @@ class TrialService(Record):
 
     deletion_refused: str | None = None
     """Why the deletion was refused, in the rule's own words."""
+    deletion_refused_by: str | None = None
+    """The name of that rule."""
     head_withheld: bool = False
     """Whether no head went out after the deletion, so that the public one still has the deleted rows in it."""
     accuracy_public: Number = None
@@ -102,7 +105,7 @@ class RuleRecord(Record):
 class Effect(Record):
     """One attack without and with the settings: same seed, same deletions."""
 
-    delete: str
+    kind: str
     probe: str
     recovery: str
     trials: int
@@ -116,6 +119,32 @@ class Effect(Record):
     undone_with: Number
     deletions_refused: int
     replays_refused: int
+
+
+class SiegeRecord(Record):
+    """What an attacker that knows the settings got out of them."""
+
+    attack: str
+    about: str
+    trials: int
+    """Deletions of one record each; those that were refused or gave no answer stay in the denominator."""
+    guessed: int = 0
+    """Deletions of which the attacker said something."""
+    labels_correct: int | None = None
+    """Null for an attacker that does not want to know."""
+    features_right: int | None = None
+    """Recovered features within the threshold of the level `feature`."""
+    relerr_feature: Number = None
+    """Median relative error of the recovered features."""
+    replays: int = 0
+    """Deletions that were put back, within a tenth of what was deleted."""
+    messages: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)
+    """The attacker's refused messages, by rule."""
+    level: Level = "none"
+    reason: str | None = None
+    """The commonest reason why an attack failed."""
+    error: str | None = None
 
 
 class Price(Record):
@@ -139,7 +168,7 @@ class Price(Record):
 class PrivacySummary(Record):
     """The privacy figures of one kind of deletion: median and worst over its trials."""
 
-    delete: str
+    kind: str
     deletions: int
     median: PrivacyFigures
     worst: PrivacyFigures
@@ -166,4 +195,7 @@ class DefenceRecord(Record):
     exposure_honest: Number
     """The highest exposure of any other client, with the settings."""
     privacy: tuple[PrivacySummary, ...]
+    sieges: tuple[SiegeRecord, ...] = ()
+    """The attackers that know the settings."""
     caveat: str
+    """What this audit did not try."""

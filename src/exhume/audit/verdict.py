@@ -79,12 +79,12 @@ def _samples(findings: Sequence[Finding]) -> list[str]:
     """Say, per head precision, how well the best estimator did on deleted records."""
     lines = []
     sample = [f for f in findings if f.labels_correct is not None]
-    for heads in dict.fromkeys(f.heads for f in sample):
-        best = max((f for f in sample if f.heads == heads), key=_goodness)
+    for precision in dict.fromkeys(f.precision for f in sample):
+        best = max((f for f in sample if f.precision == precision), key=_goodness)
         low, high, chance = best.labels_low or 0.0, best.labels_high or 0.0, best.labels_chance or 0.0
         error = f"; features off by {quantity(best.relerr_feature.median)}" if best.relerr_feature else ""
         lines.append(
-            f"One record deleted, {heads} heads: label right {best.labels_correct}/{best.trials} "
+            f"One record deleted, {precision} heads: label right {best.labels_correct}/{best.trials} "
             f"(95% CI {low:.0%} to {high:.0%}, guessing {chance:.0%}){error}."
         )
     return lines
@@ -96,10 +96,10 @@ def _goodness(finding: Finding) -> tuple[float, float]:
 
 
 def _aggregates(findings: Sequence[Finding]) -> list[str]:
-    group = [f for f in findings if f.delete in ("class", "client")]
+    group = [f for f in findings if f.kind in ("class", "client")]
     if not group:
         return []
-    kinds = " and ".join(dict.fromkeys(f.delete for f in group))
+    kinds = " and ".join(dict.fromkeys(f.kind for f in group))
     out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
     return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}."]
 
@@ -117,21 +117,19 @@ def _cost(findings: Sequence[Finding]) -> list[str]:
 
 def _precision(findings: Sequence[Finding]) -> list[str]:
     """Say how far each head format got, if this run compared several."""
-    by = {heads: worst(f.severity for f in findings if f.heads == heads) for heads in _ordered(findings)}
+    by = {
+        p: worst(f.severity for f in findings if f.precision == p) for p in dict.fromkeys(f.precision for f in findings)
+    }
     if len(by) < 2:
         return []
-    return [f"Worst level per head format: {', '.join(f'{heads} {level.upper()}' for heads, level in by.items())}."]
-
-
-def _ordered(findings: Sequence[Finding]) -> list[str]:
-    return list(dict.fromkeys(f.heads for f in findings))
+    return [f"Worst level per head format: {', '.join(f'{form} {level.upper()}' for form, level in by.items())}."]
 
 
 def _failed(findings: Sequence[Finding]) -> list[str]:
     lost = [f for f in findings if f.severity == "none"]
     if not lost or len(lost) == len(findings):
         return []
-    names = [f"{f.probe}/{f.heads}/{f.recovery}/{f.delete}" for f in lost]
+    names = [f"{f.probe}/{f.precision}/{f.recovery}/{f.kind}" for f in lost]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return [f"Nothing came out in {len(lost)} of {len(findings)} combinations: {', '.join(names[:2])}{more}."]
 

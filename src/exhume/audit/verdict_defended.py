@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exhume.audit.configured import CONFIGURED
-from exhume.audit.levels import Level
+from exhume.audit.levels import LEVELS, Level
+from exhume.audit.plan import BARE
 from exhume.audit.records import Finding, Verdict
 from exhume.audit.records_defence import DefenceRecord, Effect
 from exhume.audit.verdict import quantity
@@ -32,7 +32,7 @@ def conclude_defended(found: DefenceRecord, findings: Sequence[Finding]) -> Verd
         _cost(found),
         *_exposure(found),
         *_privacy(found),
-        "These attackers are not adapted to the settings; 'exhume advise' plays some that are.",
+        *_sieges(found),
     ]
     lines = [f"Verdict: {found.severity_with.upper()}. {_HEADLINE[found.severity_with]}"]
     return Verdict(severity=found.severity_with, text="\n".join(lines + [f"  {line}" for line in body]))
@@ -43,7 +43,7 @@ def _samples(effects: Sequence[Effect], findings: Sequence[Finding]) -> list[str
     sample = [e for e in effects if e.labels_with is not None]
     if not sample:
         return []
-    chance = next(f.labels_chance or 0.0 for f in findings if f.heads == CONFIGURED and f.labels_correct is not None)
+    chance = next(f.labels_chance or 0.0 for f in findings if f.server != BARE and f.labels_correct is not None)
     without = max(sample, key=lambda e: (e.labels_without or 0, -(e.feature_error_without or 0.0)))
     ours = max(sample, key=lambda e: (e.labels_with or 0, -(e.feature_error_with or 0.0)))
     parts = []
@@ -57,10 +57,10 @@ def _samples(effects: Sequence[Effect], findings: Sequence[Finding]) -> list[str
 
 
 def _sums(effects: Sequence[Effect]) -> list[str]:
-    group = [e for e in effects if e.delete != "sample"]
+    group = [e for e in effects if e.kind != "record"]
     if not group:
         return []
-    kinds = " and ".join(dict.fromkeys(e.delete for e in group))
+    kinds = " and ".join(dict.fromkeys(e.kind for e in group))
     without, ours = (sum(level != "none" for level in side) for side in _levels(group))
     return [f"Whole {kinds} deleted: something came out in {without} of {len(group)} attacks without, {ours} with."]
 
@@ -104,10 +104,23 @@ def _privacy(found: DefenceRecord) -> list[str]:
     if not found.privacy:
         return []
     one = found.privacy[0]
-    what = "a deleted record" if one.delete == "sample" else f"a deleted {one.delete}"
+    what = f"a deleted {one.kind}"
     return [
         f"Privacy of {what} over all releases: mu {_mu(one.median.mu_total)} (median), at most "
         f"{_mu(one.worst.mu_total)} (best advantage of any test {one.worst.advantage_total or 0:.0%})."
+    ]
+
+
+def _sieges(found: DefenceRecord) -> list[str]:
+    """Say what the best of the attackers that know the settings got."""
+    read = [s for s in found.sieges if s.labels_correct is not None]
+    if not read:
+        return [found.caveat]
+    best = max(read, key=lambda s: (LEVELS.index(s.level), s.labels_correct or 0))
+    off = "" if best.relerr_feature is None else f", features off by {quantity(best.relerr_feature)}"
+    return [
+        f"Attackers that know the settings, {len(found.sieges)} of them: the best ({best.attack}) has "
+        f"{best.labels_correct}/{best.trials} labels{off}, puts back {best.replays}."
     ]
 
 

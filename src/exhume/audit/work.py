@@ -1,138 +1,281 @@
-"""What a worker does: one cell's diagnostics or one trial, as a record. Pure: the same task gives the same record."""
+"""What a worker does: one unit of a plan, as a record. Pure: the same unit gives the same record."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from exhume.attack._linalg import relative
-from exhume.audit.config import Settings
-from exhume.audit.configured import CONFIGURED
-from exhume.audit.defended import DefendedCell
-from exhume.audit.defended_work import attack_defended, defended_cell, diagnose_defended
-from exhume.audit.exposure import bare_exposures
-from exhume.audit.measures import accuracy, cell_fields, guess_error, rank_curve, recovery_fields
-from exhume.audit.plan import Plan, Task, prepare
-from exhume.audit.records import CellRecord, RecoveryRecord, TrialRecord
-from exhume.errors import ExhumeError, SingularStateError
-from exhume.protocol.ledger import Ledger
-from exhume.protocol.summary import Summary, Update
-from exhume.simulate.trial import Cell, Replay, Trial
+from exhume.attack.session import Attack
+from exhume.attack.state import diagnose_rank
+from exhume.attack.transcript import Transcript
+from exhume.audit.levels import THRESHOLDS
+from exhume.audit.plan import Facing, Plan, Unit
+from exhume.audit.records import CellRecord, RankPoint, RecoveryRecord, TrialRecord
+from exhume.audit.records_defence import (
+    CellService,
+    ExposureRecord,
+    PrivacyFigures,
+    SiegeRecord,
+    TrialService,
+)
+from exhume.defence.accountants import Identification
+from exhume.errors import ExhumeError
+from exhume.numerics import relative
+from exhume.protocol.rules import Exposure, Heads
+from exhume.simulate import attackers
+from exhume.simulate.federation import Federation
+from exhume.simulate.listening import listen
+from exhume.simulate.rules import figures_of
+from exhume.simulate.siege import besiege
+from exhume.simulate.trial import Campaign, Trial
+from exhume.simulate.visibility import judge_messages
 
-__all__ = ["do"]
+__all__ = ["KINDS_OF_RECORD", "AnyRecord", "rank_curve", "record_of", "work"]
+
+CURVE_POINTS = 32
+
+AVERAGED = 25
+"""Heads that an averaging attacker collects on each side of a deletion."""
+
+AnyRecord = CellRecord | TrialRecord | SiegeRecord
+
+KINDS_OF_RECORD: dict[str, type[AnyRecord]] = {"cell": CellRecord, "trial": TrialRecord, "siege": SiegeRecord}
 
 
-@lru_cache(maxsize=2)
-def _plan(settings: str) -> Plan:
-    return prepare(Settings.model_validate_json(settings))
+def work(plan: Plan, unit: Unit) -> dict[str, Any]:
+    """Do one unit; whatever goes wrong in it becomes a record with its reason."""
+    record = record_of(plan, unit)
+    kind = next(name for name, model in KINDS_OF_RECORD.items() if isinstance(record, model))
+    return {"kind": kind, "record": record.model_dump(mode="json")}
 
 
-@lru_cache(maxsize=8)
-def _cell(settings: str, probe: str, heads: str) -> Cell | DefendedCell:
-    plan = _plan(settings)
-    if heads == CONFIGURED:
-        return defended_cell(plan, probe)
-    return Cell(plan.scenario, plan.probe(probe), heads, nonnegative=plan.nonnegative)
-
-
-def do(settings: str, task: Task) -> CellRecord | TrialRecord:
-    """Do one task; whatever goes wrong in it becomes a record with its reason."""
+def record_of(plan: Plan, unit: Unit) -> AnyRecord:
+    """Return the record of one unit."""
     try:
-        plan, cell = _plan(settings), _cell(settings, task.probe, task.heads)
-        if isinstance(cell, DefendedCell):
-            return diagnose_defended(plan, cell) if task.deletion is None else attack_defended(plan, cell, task)
-        return _diagnose(plan, cell) if task.deletion is None else _attack(plan, cell, task)
+        if unit.attack is not None:
+            return _siege(plan, unit.attack)
+        campaign = _campaign(plan, unit.probe or "", unit.facing)
+        return _cell(plan, campaign, unit) if unit.deletion is None else _trial(plan, campaign, unit)
     except (ExhumeError, np.linalg.LinAlgError, ArithmeticError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        return _failed(plan, unit, f"{type(error).__name__}: {error}")
     except Exception as error:
         # A probe or an encoder of somebody else's package may raise anything: one trial is lost, the run is not.
-        reason = f"unexpected {type(error).__name__}: {error}"
-    if task.deletion is None:
-        return CellRecord(probe=task.probe, heads=task.heads, identified=False, error=reason)
+        return _failed(plan, unit, f"unexpected {type(error).__name__}: {error}")
+
+
+def _failed(plan: Plan, unit: Unit, reason: str) -> AnyRecord:
+    if unit.attack is not None:
+        about = attackers.REGISTRY[unit.attack].about
+        return SiegeRecord(attack=unit.attack, about=about, trials=len(plan.sieged()), error=reason)
+    if unit.deletion is None:
+        return CellRecord(
+            probe=unit.probe or "",
+            server=unit.facing.server,
+            precision=unit.facing.precision,
+            identified=False,
+            error=reason,
+        )
     return TrialRecord(
-        probe=task.probe,
-        heads=task.heads,
-        delete=task.deletion.kind,
-        what=task.deletion.what,
-        rows=len(_plan(settings).rows(task.deletion)),
+        probe=unit.probe or "",
+        server=unit.facing.server,
+        precision=unit.facing.precision,
+        kind=unit.deletion.kind,
+        number=unit.deletion.number,
+        rows=len(plan.rows(unit.deletion)),
         identified=False,
         error=reason,
     )
 
 
-def _diagnose(plan: Plan, cell: Cell) -> CellRecord:
+@lru_cache(maxsize=8)
+def _campaign(plan: Plan, probe: str, facing: Facing) -> Campaign:
+    return Campaign(plan.federation(facing), plan.probe(probe))
+
+
+def _cell(plan: Plan, campaign: Campaign, unit: Unit) -> CellRecord:
+    """Return what the probe sequence before any deletion gave."""
+    found, outcome = campaign.diagnostics, campaign.outcome
+    seen = judge_messages(plan.scenario, campaign.probe, np.random.default_rng([plan.settings.seed, 3]))
+    bare = unit.facing.bare
     return CellRecord(
-        **cell_fields(plan, cell.probe, cell.diagnostics),
-        heads=cell.heads,
-        identified=cell.before is not None,
-        reason=cell.reason,
-        responses=cell.transcript.responses,
-        state_error=cell.state_error,
-        curve=rank_curve(cell.transcript),
-        exposure=bare_exposures(plan, cell.probe.name, cell.heads),
+        probe=unit.probe or "",
+        server=unit.facing.server,
+        precision=unit.facing.precision,
+        identified=campaign.before is not None,
+        reason=campaign.reason,
+        error=outcome.broken if bare else None,
+        responses=outcome.responses,
+        rank=None if found is None else found.rank_X,
+        kappa=None if found is None else found.kappa_X,
+        state_error=campaign.state_error,
+        cancellation_residual=None if found is None else found.r_W,
+        messages=seen.messages,
+        flagged=seen.flagged,
+        magnitude_ratio=seen.ratio,
+        false_positives=seen.false_positives,
+        curve=() if outcome.transcript is None or not outcome.responses else rank_curve(outcome.transcript),
+        exposure=_watched_exposures(plan, unit) if bare else _exposures(campaign.federation),
+        service=None if bare else _cell_service(campaign),
     )
 
 
-def _attack(plan: Plan, cell: Cell, task: Task) -> TrialRecord:
-    assert task.deletion is not None
-    scenario, rows = plan.scenario, plan.rows(task.deletion)
-    trial = cell.trial(rows, plan.settings.recovery, keep_blocks=True)
-    deleted = scenario.summary(rows)
-    after = cell.server.ledger.copy()
-    after.apply(Update.deleting(deleted))
-    head = after.head()
+def _cell_service(campaign: Campaign) -> CellService:
+    outcome, uploads = campaign.outcome, campaign.federation.service
+    return CellService(
+        uploads=uploads.sent,
+        uploads_refused=dict(uploads.refused),
+        uploads_withheld=uploads.withheld,
+        messages=outcome.sent,
+        refused=dict(outcome.refused),
+        withheld=outcome.withheld,
+        standing=outcome.standing is not None,
+    )
+
+
+def _watched_exposures(plan: Plan, unit: Unit) -> tuple[ExposureRecord, ...]:
+    """Return every client's exposure on the paper's server, by an accountant that only watches.
+
+    The uploads and the probe are played once more on a server of their own: the cell that is judged stays as it is.
+    """
+    federation = Federation.behind(plan.scenario, Heads(unit.facing.precision))
+    listen(Attack(federation.target()), plan.probe(unit.probe or ""))
+    return _exposures(federation)
+
+
+_IDENTIFICATION = ("rank", "needed", "current", "responses", "condition", "state_error")
+
+
+def _exposures(federation: Federation) -> tuple[ExposureRecord, ...]:
+    attacker = federation.attackers[0]
+    return tuple(_exposure(name, found, name == attacker) for name, found in federation.exposures())
+
+
+def _exposure(name: str, found: Exposure, attacker: bool) -> ExposureRecord:
+    more = {n: getattr(found, n) for n in _IDENTIFICATION} if isinstance(found, Identification) else {}
+    return ExposureRecord(client=name, attacker=attacker, value=found.value, meaning=found.meaning, **more)
+
+
+def rank_curve(transcript: Transcript) -> tuple[RankPoint, ...]:
+    """Return rank and relative smallest singular value of the response stack after more and more responses."""
+    m, bound = transcript.responses, math.ceil(transcript.d / transcript.c)
+    wanted = {int(j) for j in np.linspace(1, m, min(m, CURVE_POINTS)).round()}
+    wanted |= {j for j in (bound - 1, bound, bound + 1) if 1 <= j <= m}
+    points = []
+    for j in sorted(wanted):
+        found = diagnose_rank(transcript.first(j))[0]
+        share = found.sigma_min_X / found.sigma_max_X if j >= bound and found.sigma_max_X > 0 else None
+        points.append(RankPoint(responses=j, rank=found.rank_X, sigma_min=share))
+    return tuple(points)
+
+
+def _trial(plan: Plan, campaign: Campaign, unit: Unit) -> TrialRecord:
+    """Return what one deletion under attack gave."""
+    assert unit.deletion is not None
+    scenario, rows = plan.scenario, plan.rows(unit.deletion)
+    trial = campaign.trial(rows, plan.settings.recovery, unit.deletion.kind)
+    done = trial.asked.refused is None
     return TrialRecord(
-        probe=task.probe,
-        heads=task.heads,
-        delete=task.deletion.kind,
-        what=task.deletion.what,
+        probe=unit.probe or "",
+        server=unit.facing.server,
+        precision=unit.facing.precision,
+        kind=unit.deletion.kind,
+        number=unit.deletion.number,
         rows=trial.rows,
         identified=trial.identified,
         reason=trial.reason,
+        error=campaign.outcome.broken if unit.facing.bare else None,
         label=trial.label,
-        feature_guess_error=None if trial.label is None else guess_error(plan, scenario.features[rows[0]], trial.label),
-        deletion_head_change=relative(head - cell.W, cell.W),
-        accuracy_before=accuracy(plan, cell.W),
-        accuracy_after=accuracy(plan, head),
+        feature_guess_error=None if trial.label is None else _guess_error(plan, int(rows[0]), trial.label),
+        deletion_head_change=relative(trial.head - campaign.W, campaign.W) if done else None,
+        accuracy_before=scenario.accuracy(campaign.W),
+        accuracy_after=scenario.accuracy(trial.head) if done else None,
         amplification=trial.amplification,
         state_error_pre=trial.state_error_pre,
         state_error_post=trial.state_error_post,
         rank_post=None if trial.post is None else trial.post.rank_X,
         kappa_post=None if trial.post is None else trial.post.kappa_X,
-        recoveries=tuple(_recovery(plan, cell, trial, after, method, block) for method, block in _blocks(trial)),
+        recoveries=tuple(_recovery(plan, campaign, trial, scored.method) for scored in trial.recoveries),
+        service=None if unit.facing.bare else _trial_service(plan, trial),
     )
 
 
-def _blocks(trial: Trial) -> list[tuple[str, Summary]]:
-    return [(method, block.summary) for method, block in trial.blocks]
+def _guess_error(plan: Plan, row: int, label: int) -> float:
+    """Return how close the attacker gets without attacking, were it told the label: its own mean of that class."""
+    own, labels = plan.scenario.own
+    mine = own[labels == label]
+    feature = plan.scenario.features[row]
+    return relative((mine if len(mine) else own).mean(axis=0) - feature, feature)
 
 
-def _recovery(plan: Plan, cell: Cell, trial: Trial, after: Ledger, method: str, block: Summary) -> RecoveryRecord:
-    scored = trial.recovery(method)
-    assert scored is not None
-    replay = next((r for r in trial.replays if r.method == method), None)
-    spare, reached = after.copy(), None
-    try:
-        spare.apply(Update.adding(block))
-        reached = accuracy(plan, spare.head())
-        # A record's own gram is positive semidefinite: for rank-one recovery, raw and projected are the same.
-        error = relative(spare.head() - cell.W, cell.W)
-        replay = replay or Replay(method, error, error, scored.relerr_gram)
-    except SingularStateError:
-        replay = replay or Replay(method, math.inf, None, None)
-    first, spent = cell.attack.cost, trial.cost
-    following = (spent.responses - first.responses, spent.messages - first.messages)
-    if method == "rank_one":  # the head after the deletion, then the replay and its head
-        following = (2, 1)
+def _recovery(plan: Plan, campaign: Campaign, trial: Trial, method: str) -> RecoveryRecord:
+    scored, replayed, first = trial.recovery(method), trial.replay(method), campaign.attack.cost
+    assert scored is not None and replayed is not None and replayed.cost is not None
+    # A replay that the server refused in every form was one more message, without an answer.
+    lost = replayed.head is None and not campaign.federation.known.bare
+    spent = replayed.cost
+    names = ("relerr_gram", "relerr_moment", "relerr_feature", "label", "label_correct", "known", "min_eigenvalue")
     return RecoveryRecord(
-        **recovery_fields(scored),
-        replay_head_error=replay.head_error,
-        replay_head_error_psd=replay.head_error_psd,
-        accuracy_replay=reached,
-        responses_first=first.responses + following[0],
-        responses_next=following[0],
-        messages_first=first.messages + following[1],
-        messages_next=following[1],
+        recovery=method,
+        **{name: getattr(scored, name) for name in names},
+        replay_head_error=replayed.head_error,
+        replay_head_error_psd=None if lost else replayed.head_error_psd,
+        accuracy_replay=None if replayed.head is None else plan.scenario.accuracy(replayed.head),
+        responses_first=spent.responses,
+        responses_next=spent.responses - first.responses,
+        messages_first=spent.messages,
+        messages_next=spent.messages - first.messages,
     )
+
+
+def _trial_service(plan: Plan, trial: Trial) -> TrialService:
+    federation, outcome = trial.federation, trial.outcome
+    exposed = {name: found.value for name, found in federation.exposures()}
+    refused = trial.asked.refused is not None
+    return TrialService(
+        deletion_refused=trial.asked.refused,
+        deletion_refused_by=trial.asked.rule,
+        head_withheld=not refused and not trial.asked.released,
+        accuracy_public=None if trial.public is None else plan.scenario.accuracy(trial.public),
+        messages=0 if outcome is None else outcome.sent,
+        refused={} if outcome is None else dict(outcome.refused),
+        withheld=0 if outcome is None else outcome.withheld,
+        replays_refused={r.method: 1 for r in trial.replays if r.refused is not None},
+        exposure=exposed.get(federation.attackers[0]),
+        privacy=None if refused else _privacy(federation, trial.asked.number),
+    )
+
+
+def _privacy(federation: Federation, number: int) -> PrivacyFigures | None:
+    """Return the figures of one deletion that the settings keep; of several accounts or clients, the worst one's."""
+    found = figures_of(federation.server, number)
+    return None if found is None else PrivacyFigures(**{name: found[name] for name in PrivacyFigures.model_fields})
+
+
+def _siege(plan: Plan, name: str) -> SiegeRecord:
+    """Return what an attacker that knows the settings gets out of them."""
+    assert plan.defence is not None and plan.dealt is not None
+    attacker, records = attackers.REGISTRY[name], plan.sieged()
+    score = besiege(_sieged(plan), attacker, records, averaged=AVERAGED, seed=plan.settings.seed)
+    errors = score.feature_errors
+    return SiegeRecord(
+        attack=name,
+        about=attacker.about,
+        trials=score.trials,
+        guessed=score.guessed,
+        labels_correct=score.labels if attacker.aim == "read" else None,
+        features_right=sum(error <= THRESHOLDS.feature_error for error in errors) if attacker.aim == "read" else None,
+        relerr_feature=float(np.median(errors)) if errors else None,
+        replays=score.replays,
+        messages=score.messages,
+        refused=dict(score.refused),
+        reason=score.failures.most_common(1)[0][0] if score.failures else None,
+    )
+
+
+@lru_cache(maxsize=1)
+def _sieged(plan: Plan) -> Federation:
+    assert plan.defence is not None and plan.dealt is not None
+    return Federation.behind(plan.dealt, plan.defence, seed=plan.settings.seed)

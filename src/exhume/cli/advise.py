@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from exhume.cli._options import Jobs, JsonTo, completing, console_for, json_text, listed, put_json, say
+
 if TYPE_CHECKING:
-    from exhume.audit.advise.advice import Needs, Row
-    from exhume.audit.advise.run import Request
-    from exhume.audit.advise.setting import Setting
+    from exhume.advise.advice import Advised
+    from exhume.simulate.scenario import Scenario
 
 __all__ = ["advise"]
 
 
 def advise(
-    data: Annotated[str, typer.Option(help="Data set.")] = "digits",
-    encoder: Annotated[str, typer.Option(help="Encoder.")] = "random-relu",
+    data: Annotated[str, typer.Option(help="Data set: {data}.", autocompletion=completing("data"))] = "digits",
+    encoder: Annotated[
+        str, typer.Option(help="Encoder: {encoders}.", autocompletion=completing("encoders"))
+    ] = "random-relu",
     dim: Annotated[int | None, typer.Option(help="Number of features, where the encoder leaves it open.")] = None,
     trials: Annotated[int | None, typer.Option(help="Deletions per cell (default 20, quick 10).")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes (default: one per core).")] = None,
+    jobs: Jobs = 0,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results, figure and configuration.")] = Path("advice"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonTo = None,
     max_accuracy_loss: Annotated[float, typer.Option(help="Test accuracy you can give up, in points.")] = 0.2,
     max_staleness: Annotated[
         float, typer.Option(help="Accepted changes that the public head may lag behind, on average.")
     ] = 0.0,
-    collusion: Annotated[int, typer.Option(help="Identities that one attacker may have.")] = 1,
+    colluders: Annotated[int, typer.Option(help="Identities that one attacker may have.")] = 1,
     averaged: Annotated[int | None, typer.Option(help="Heads averaged on each side (default 100, quick 25).")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first rows of both splits.")] = None,
-    attack: Annotated[list[str] | None, typer.Option(help="Only this attack; repeat for more.")] = None,
-    defence: Annotated[list[str] | None, typer.Option(help="Only this defence; repeat for more.")] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="Comma list of {attacks}. (default: all)", autocompletion=completing("attacks")),
+    ] = None,
+    defence: Annotated[
+        list[str] | None,
+        typer.Option(help="Comma list of {defences}. (default: all)", autocompletion=completing("defences")),
+    ] = None,
     detector: Annotated[
         bool, typer.Option("--detector", help="Only measure the sequence detector: false positives and power.")
     ] = False,
@@ -47,13 +54,16 @@ def advise(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer attacks, defences and deletions; quiet server.")
     ] = False,
+    collusion: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Measure every attack against every defence, and recommend one for your needs.
 
     Finished cells are kept in the output folder: a run that was interrupted goes on where it stopped.
     """
-    from exhume.audit.advise.advice import Needs, recommend, rows_of
-    from exhume.audit.advise.run import QUICK_ATTACKS, QUICK_DEFENCES, Request, run, setting_of
+    from exhume.advise.advice import Needs
+    from exhume.advise.python import carry_out
+    from exhume.advise.run import Request, matrix_of
+    from exhume.jobs.progress import progress_bar
 
     needs = Needs(max_accuracy_loss, max_staleness)
     base = Request()
@@ -61,113 +71,63 @@ def advise(
         data=data,
         encoder=encoder,
         dim=dim if dim is not None or encoder != "random-relu" else base.dim,
-        trials=trials or (10 if quick else base.trials),
+        trials=trials if trials is not None else 10 if quick else base.trials,
         seed=seed,
-        collusion=collusion,
-        averaged=averaged or (25 if quick else base.averaged),
+        colluders=colluders if collusion is None else collusion,
+        averaged=averaged if averaged is not None else 25 if quick else base.averaged,
         limit=limit,
         points=max_accuracy_loss or base.points,
-        attacks=tuple(attack or (QUICK_ATTACKS if quick else base.attacks)),
-        defences=tuple(defence or (QUICK_DEFENCES if quick else base.defences)),
+        attacks=tuple(listed(attack)),
+        defences=tuple(listed(defence)),
         busy=base.busy if (concurrent if concurrent is not None else not quick) else (False,),
+        quick=quick,
     )
+    matrix = matrix_of(request)
     if detector:
-        _detector(setting_of(request), as_json)
+        _detector(matrix.scenario, json)
         return
-    with _bar() as bars:
-        task = bars.add_task("cells", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total)
-
-        records = run(request, out, jobs=jobs, progress=progress)
-    chance = 1.0 / setting_of(request).classes
-    rows = rows_of(records, chance)
-    chosen = recommend(rows, needs)
-    paths = _write(request, records, rows, chosen, needs, chance, out)
-    failures = [r for r in records if r.get("error")]
-    if as_json:
-        typer.echo(json.dumps(_facts(request, rows, chosen, needs, chance, failures, paths), indent=2))
-        return
-    _print(rows, chance)
-    for r in failures:
-        typer.echo(f"cell failed: {r['attack']} against {r['defence']}: {r['error']}", err=True)
-    typer.echo(f"\nfigure: {paths['png']} and {paths['svg']}; tables: {paths['tables']}")
-    typer.echo(_verdict(chosen, needs, chance, paths))
+    with progress_bar(Console(stderr=True), "advising") as progress:
+        advice = carry_out(matrix, needs, out, jobs=jobs, progress=progress)
+    put_json(json_text(advice.facts()), json)
+    console = console_for(json)
+    console.print(_table(advice.rows))
+    say(
+        console,
+        f"labels: by the best attack, chance {advice.chance:.0%}; replays: deletions recovered and put back; told: put "
+        "back by an attacker who was told the block; burn and accuracy lost: points",
+    )
+    for cell in advice.failures:
+        typer.echo(f"cell failed: {cell.attack} against {cell.defence}: {cell.error}", err=True)
+    files = advice.files
+    say(console, f"\nfigure: {files['png']} and {files['svg']}; tables: {files['tables']}")
+    say(console, str(advice))
 
 
-def _detector(setting: Setting, as_json: bool) -> None:
+def _detector(scenario: Scenario, json: str | None) -> None:
     from dataclasses import asdict
 
-    from exhume.audit.advise.detection import detector_of, false_positives, power
+    from exhume.advise.detection import detector_of, false_positives, power
 
-    flagged, clients = false_positives(setting)
-    rule, found = detector_of(setting), list(power(setting))
-    if as_json:
-        facts = {"rate": rule.rate, "flagged": flagged, "clients": clients, "power": [asdict(p) for p in found]}
-        typer.echo(json.dumps(facts, indent=2))
-        return
+    flagged, clients = false_positives(scenario)
+    rule, found = detector_of(scenario), list(power(scenario))
+    facts = {"rate": rule.rate, "flagged": flagged, "clients": clients, "power": [asdict(p) for p in found]}
+    put_json(json_text(facts), json)
     table = Table("attack", "flagged", "before the deletion", "messages", box=None, header_style="bold")
     for p in found:
         table.add_row(p.attack, f"{p.flagged}/{p.sequences}", f"{p.probing_flagged}/{p.sequences}", f"{p.messages:.0f}")
-    Console().print(table)
-    typer.echo(f"Verdict: {flagged} of {clients} fresh honest clients are flagged (calibrated for {rule.rate:.1%}).")
+    console = console_for(json)
+    console.print(table)
+    say(console, f"Verdict: {flagged} of {clients} fresh honest clients are flagged (calibrated for {rule.rate:.1%}).")
 
 
-def _bar() -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn("advising"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+COLUMNS = (
+    "defence", "labels", "by", "feature error", "replays", "told", "burn", "accuracy lost", "staleness", "exact",
+    "honest refused", "deletions served",
+)  # fmt: skip
 
 
-def _write(
-    request: Request,
-    records: list[dict[str, Any]],
-    rows: list[Row],
-    chosen: Row | None,
-    needs: Needs,
-    chance: float,
-    out: Path,
-) -> dict[str, str]:
-    from exhume.audit.advise.defences import Context, defence
-    from exhume.audit.advise.markdown import costs, matrix
-    from exhume.audit.advise.plot import draw
-    from exhume.audit.advise.run import setting_of
-    from exhume.defence.config import dump
-
-    title = f"{request.data}, {request.encoder}: {request.trials} deletions a cell"
-    png, svg = draw(records, rows, chosen, needs, chance, out / "leak_against_cost", title)
-    tables = out / "matrix.md"
-    halves = [f"Labels read, quiet server:\n\n{matrix(records)}", f"Costs:\n\n{costs(rows)}"]
-    if busy := matrix(records, busy=True):
-        halves.insert(1, f"Labels read, with honest updates in between:\n\n{busy}")
-    tables.write_text(f"# {title}\n\n" + "\n".join(halves), encoding="utf-8")
-    paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
-    if chosen is not None:
-        context = Context(setting_of(request), colluders=request.collusion)
-        file = out / "server.toml"
-        dump(defence(chosen.defence).advice(context), file)
-        paths["configuration"] = str(file)
-    return paths
-
-
-def _print(rows: list[Row], chance: float) -> None:
-    table = Table(
-        "defence",
-        "labels",
-        "by",
-        "feature error",
-        "replays",
-        "told",
-        "burn",
-        "accuracy lost",
-        "staleness",
-        "exact",
-        "honest refused",
-        "deletions served",
-        box=None,
-        header_style="bold",
-    )
+def _table(rows: list[Advised]) -> Table:
+    table = Table(*COLUMNS, box=None, header_style="bold")
     for row in rows:
         table.add_row(
             row.defence,
@@ -183,56 +143,8 @@ def _print(rows: list[Row], chance: float) -> None:
             f"{row.refused}/{row.sent}",
             f"{row.deletions_served}/{row.deletions_asked}",
         )
-    console = Console()
-    # Piped output must not be folded to a width that nobody sees.
-    Console(width=None if console.is_terminal else 220).print(table)
-    typer.echo(
-        f"labels: by the best attack, chance {chance:.0%}; replays: deletions recovered and put back; told: put back "
-        "by an attacker who was told the block; burn and accuracy lost: points"
-    )
+    return table
 
 
 def _number(value: float, form: str) -> str:
     return "-" if math.isnan(value) else format(value, form)
-
-
-def _verdict(chosen: Row | None, needs: Needs, chance: float, paths: dict[str, str]) -> str:
-    limits = f"at most {needs.max_accuracy_loss:g} points and {needs.max_staleness:g} changes of delay"
-    if chosen is None:
-        return f"Verdict: no defence of the matrix serves everybody within {limits}. Allow more of one of them."
-    if math.isnan(chosen.label_rate):
-        return f"Verdict: within {limits}, '{chosen.defence}' is best; no attack that reads records was run. " + (
-            f"Configuration: {paths['configuration']}"
-        )
-    goal = "is refuted" if chosen.refutes() else f"is not refuted (up to {chosen.label_upper:.0%} fits what was seen)"
-    return (
-        f"Verdict: within {limits}, '{chosen.defence}' leaks least: the best attack reads {chosen.label_rate:.0%} of "
-        f"labels (chance {chance:.0%}) and puts back {chosen.replay_rate:.0%} of deletions. The goal (chance plus five "
-        f"points, no replay) {goal}. Configuration: {paths['configuration']}"
-    )
-
-
-def _facts(
-    request: Request,
-    rows: list[Row],
-    chosen: Row | None,
-    needs: Needs,
-    chance: float,
-    failures: list[dict[str, Any]],
-    paths: dict[str, str],
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    def plain(row: Row) -> dict[str, Any]:
-        facts = asdict(row) | {"exact": row.exact, "fits": row.fits(needs), "refuted": row.refutes()}
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in facts.items()}
-
-    return {
-        "request": asdict(request),
-        "needs": asdict(needs),
-        "chance": chance,
-        "defences": [plain(row) for row in rows],
-        "recommended": None if chosen is None else chosen.defence,
-        "failures": failures,
-        "files": paths,
-    }

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from exhume.cli._options import STDOUT, JsonTo, completing, put_json
 from exhume.errors import ExhumeError, InputError
 
 if TYPE_CHECKING:
-    from exhume.audit.config import Settings
     from exhume.audit.records import Report
-    from exhume.audit.runner import Progress as OnProgress
+    from exhume.audit.settings import Settings
 
 __all__ = ["audit"]
 
@@ -27,8 +24,17 @@ Number = int | None
 
 
 def audit(
-    data: Annotated[Text, typer.Option(help="Data set; 'features' for your own file. (default: digits)")] = None,
-    encoder: Annotated[Text, typer.Option(help="Frozen encoder. (default: random-relu)")] = None,
+    data: Annotated[
+        Text,
+        typer.Option(
+            help="Data set: {data}, or 'features' for your own file. (default: digits)",
+            autocompletion=completing("data"),
+        ),
+    ] = None,
+    encoder: Annotated[
+        Text,
+        typer.Option(help="Frozen encoder: {encoders}. (default: random-relu)", autocompletion=completing("encoders")),
+    ] = None,
     dim: Annotated[Number, typer.Option(help="Features, where the encoder leaves it open. (default: 128)")] = None,
     features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
     labels: Annotated[Path | None, typer.Option(help="The labels, if your features are a .npy file.")] = None,
@@ -36,34 +42,52 @@ def audit(
     alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration of the split. (default: 1)")] = None,
     gamma: Annotated[float | None, typer.Option(help="Ridge coefficient. (default: 0.001)")] = None,
     probe: Annotated[
-        Text, typer.Option(help="Comma list of designed, random, label_swap, own_data. (default: designed,own_data)")
+        Text,
+        typer.Option(help="Comma list of {probes}. (default: designed,own-data)", autocompletion=completing("probes")),
     ] = None,
-    delete: Annotated[Text, typer.Option(help="Comma list of sample, class, client. (default: all three)")] = None,
-    heads: Annotated[
+    kind: Annotated[
+        Text,
+        typer.Option(
+            help="What is deleted: comma list of {kinds}. (default: all three)", autocompletion=completing("kinds")
+        ),
+    ] = None,
+    precision: Annotated[
         Text, typer.Option(help="Comma list of float64, float32, float16, bfloat16, Nbits. (default: float64,float32)")
     ] = None,
     defence: Annotated[
         Text,
         typer.Option(
             help="Your server's settings: a configuration file, or 'hardened'. Attacked beside the bare server, in "
-            "place of --heads."
+            "place of --precision."
         ),
     ] = None,
-    recovery: Annotated[Text, typer.Option(help="Comma list of difference, rank_one. (default: both)")] = None,
+    attack: Annotated[
+        Text,
+        typer.Option(
+            help="With --defence: comma list of attackers that know it, of {attacks}. (default: all but burn)",
+            autocompletion=completing("attacks"),
+        ),
+    ] = None,
+    recovery: Annotated[
+        Text,
+        typer.Option(
+            help="Comma list of {recoveries}. (default: difference,rank-one)", autocompletion=completing("recoveries")
+        ),
+    ] = None,
     trials: Annotated[
-        Number, typer.Option(help="Deletions per cell, at most (classes and clients are few). (default: 100)")
+        Number, typer.Option(help="Deletions per probe, at most (classes and clients are few). (default: 100)")
     ] = None,
     responses: Annotated[
         Number, typer.Option(help="Probe responses per state, where the probe leaves it open.")
     ] = None,
     scale: Annotated[float | None, typer.Option(help="Size of made-up probes. (default: 10000)")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of everything random. (default: 0)")] = None,
-    jobs: Annotated[Number, typer.Option(help="Processes; 0 for one per core. (default: 0)")] = None,
+    jobs: Annotated[Number, typer.Option(help="Processes; 0 is one per core. (default: 0)")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the report. (default: exhume-report)")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the findings as JSON to this file as well.")] = None,
+    json: JsonTo = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same names; options win over it.")] = None,
     fail_on: Annotated[
-        Text, typer.Option(help="Exit with 1 at this severity or worse: aggregate, label, feature, replay.")
+        Text, typer.Option(help="Exit with 1 at this severity or worse: {levels}.", autocompletion=completing("levels"))
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Home folder of data and features.")] = None,
     target: Annotated[Text, typer.Option(help="Audit your own live server: package.module:function.")] = None,
@@ -72,17 +96,18 @@ def audit(
     ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print the threat model in force and exit.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the trials that an earlier run finished.")] = False,
+    heads: Annotated[Text, typer.Option(hidden=True)] = None,
+    delete: Annotated[Text, typer.Option(hidden=True)] = None,
 ) -> None:
     """Attack a federation that unlearns exactly, and say what a client could dig up."""
-    from exhume.audit.config import from_toml, make_settings
     from exhume.audit.explain import explain as threat_model
+    from exhume.audit.settings import from_toml, make_settings
 
     given = {
         "data": data, "encoder": encoder, "dim": dim, "features": features, "labels": labels, "clients": clients,
-        "alpha": alpha, "gamma": gamma, "probe": probe, "delete": delete, "heads": heads, "defence": defence,
-        "recovery": recovery,
-        "trials": trials, "responses": responses, "scale": scale, "seed": seed, "jobs": jobs, "out": out, "json": json,
-        "fail-on": fail_on, "home": home,
+        "alpha": alpha, "gamma": gamma, "probe": probe, "kind": kind, "precision": precision, "defence": defence,
+        "attack": attack, "recovery": recovery, "trials": trials, "responses": responses, "scale": scale, "seed": seed,
+        "jobs": jobs, "out": out, "json": json, "fail-on": fail_on, "home": home, "heads": heads, "delete": delete,
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}
@@ -90,7 +115,7 @@ def audit(
         if values.get("defence") is not None:
             raise InputError("defence", "left out with a live target, which has settings of its own", values["defence"])
         values.setdefault("probe", "designed")
-    settings = make_settings(_unified(values))
+    settings = make_settings(values)
     if explain:
         typer.echo(threat_model(settings))
         return
@@ -98,21 +123,17 @@ def audit(
     _finish(report, settings)
 
 
-def _unified(values: dict[str, Any]) -> dict[str, Any]:
-    """Let an option win over the same name in the file, however it is spelt there."""
-    return {name.replace("_", "-"): value for name, value in values.items()}
-
-
 def _simulated(settings: Settings, fresh: bool) -> Report:
-    from exhume.audit.audit import audit as run
     from exhume.audit.plan import prepare
+    from exhume.audit.run import audit as run
     from exhume.data.progress import extraction_bar
+    from exhume.jobs.progress import progress_bar
 
     console = Console(stderr=True)
     try:
         with extraction_bar(console) as tick:
             plan = prepare(settings, tick)
-        with _bar(console) as progress:
+        with progress_bar(console, "attacking") as progress:
             done = run(settings, command=_command(), fresh=fresh, progress=progress, plan=plan)
     except KeyboardInterrupt:
         typer.echo("exhume: interrupted; finished trials are kept, and the same command goes on from them", err=True)
@@ -154,31 +175,13 @@ def _live(settings: Settings, target: str, operated: bool) -> Report:
 
 def _finish(report: Report, settings: Settings) -> None:
     from exhume.audit.levels import as_level, at_least
+    from exhume.audit.report import report_text
 
     typer.echo(f"Report: {settings.out / 'report.html'}", err=True)
-    typer.echo(report.verdict.text)
+    put_json(report_text(report), settings.json_file)
+    typer.echo(report.verdict.text, err=settings.json_file == STDOUT)
     if settings.fail_on is not None and at_least(report.verdict.severity, as_level(settings.fail_on)):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(console: Console) -> Iterator[OnProgress]:
-    """Show trials done and time left, on a terminal only."""
-    columns = (
-        TextColumn("attacking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task("attacking", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total)
-
-        yield progress
 
 
 def _command() -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from exhume.cli._options import Command, JsonTo, console_for, json_text, put_json, say
 
 if TYPE_CHECKING:
     from exhume.data import FeatureSet
@@ -20,7 +21,6 @@ app = typer.Typer(help="Data sets, encoders and the feature cache.", no_args_is_
 Home = Annotated[
     Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 OWN_ABOUT = "your own features and labels: --features FILE (.npz, .safetensors, or .npy with --labels)"
 SOURCES = {
@@ -31,8 +31,8 @@ SOURCES = {
 }
 
 
-@app.command("list")
-def list_(as_json: AsJson = False) -> None:
+@app.command("list", cls=Command)
+def list_(json: JsonTo = None) -> None:
     """List the known data sets and encoders."""
     from exhume.data import encoders, sets
 
@@ -51,27 +51,26 @@ def list_(as_json: AsJson = False) -> None:
         {"name": entry.name, "about": entry.about, "dim": entry.dim, "extra": entry.extra}
         for entry in encoders.REGISTRY.values()
     ]
-    if as_json:
-        own = {"name": sets.OWN, "about": OWN_ABOUT}
-        typer.echo(json.dumps({"data": [*data, own], "encoders": models}, indent=2))
-        return
+    own = {"name": sets.OWN, "about": OWN_ABOUT}
+    put_json(json_text({"data": [*data, own], "encoders": models}), json)
+    console = console_for(json)
     table = Table("data", "train", "test", "classes", "what it is", box=None, header_style="bold")
     for row in data:
         table.add_row(*(str(row[key]) for key in ("name", "train", "test", "classes", "about")))
     table.add_row(sets.OWN, "-", "-", "-", OWN_ABOUT)
-    _print(table)
-    typer.echo("")
+    console.print(table)
+    say(console, "")
     table = Table("encoder", "features", "extra", "what it is", box=None, header_style="bold")
     for row in models:
         table.add_row(str(row["name"]), str(row["dim"] or "any"), str(row["extra"] or "-"), str(row["about"]))
-    _print(table)
+    console.print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def fetch(
     name: Annotated[str, typer.Argument(help="A data set, or an encoder whose weights to fetch.")],
     home: Home = None,
-    as_json: AsJson = False,
+    json: JsonTo = None,
 ) -> None:
     """Fetch a data set or an encoder's weights; content counts only if its SHA-256 is the known one."""
     from exhume.data.fetch import fetch as bring
@@ -79,26 +78,25 @@ def fetch(
 
     with fetch_bar(Console(stderr=True)) as report:
         fetched = bring(name, home, report)
-    if as_json:
-        facts = {
-            "name": fetched.name,
-            "folder": str(fetched.folder) if fetched.sources else None,
-            "files": fetched.sources,
-            "failures": list(fetched.failures),
-        }
-        typer.echo(json.dumps(facts, indent=2))
-        return
+    facts = {
+        "name": fetched.name,
+        "folder": str(fetched.folder) if fetched.sources else None,
+        "files": fetched.sources,
+        "failures": list(fetched.failures),
+    }
+    put_json(json_text(facts), json)
+    console = console_for(json)
     if not fetched.sources:
-        typer.echo(f"{name} is bundled: there is nothing to fetch.")
+        say(console, f"{name} is bundled: there is nothing to fetch.")
         return
     for failure in fetched.failures:
         typer.echo(f"not from {failure}", err=True)
     for file, source in fetched.sources.items():
-        typer.echo(f"{file}: {'already there' if source == 'home' else f'from {source}'}, SHA-256 as known")
-    typer.echo(f"{name} is in {fetched.folder}")
+        say(console, f"{file}: {'already there' if source == 'home' else f'from {source}'}, SHA-256 as known")
+    say(console, f"{name} is in {fetched.folder}")
 
 
-@app.command()
+@app.command(cls=Command)
 def features(
     data: Annotated[str, typer.Option(help="Data set; 'features' for your own file.")] = "digits",
     encoder: Annotated[
@@ -120,7 +118,7 @@ def features(
     compute: Annotated[
         bool, typer.Option("--compute", help="Compute even if EXHUME_DATA_PATH has precomputed features.")
     ] = False,
-    as_json: AsJson = False,
+    json: JsonTo = None,
 ) -> None:
     """Extract features and cache them; a run that was interrupted goes on where it stopped."""
     from exhume.data import load_features
@@ -147,55 +145,50 @@ def features(
             tick=tick,
         )
     facts = _describe(found)
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2))
-        return
-    typer.echo(
+    put_json(json_text(facts), json)
+    console = console_for(json)
+    say(
+        console,
         f"{found.data} under {found.encoder}: {facts['train']} train and {facts['test']} test rows, "
-        f"{found.dim} features, {found.classes} classes"
+        f"{found.dim} features, {found.classes} classes",
     )
-    typer.echo(f"fingerprint {found.fingerprint}")
-    typer.echo(f"{SOURCES[found.source]} {found.path}")
+    say(console, f"fingerprint {found.fingerprint}")
+    say(console, f"{SOURCES[found.source]} {found.path}")
 
 
-@app.command()
-def info(home: Home = None, as_json: AsJson = False) -> None:
+@app.command(cls=Command)
+def info(home: Home = None, json: JsonTo = None) -> None:
     """Show what is in the home folder and on EXHUME_DATA_PATH: sizes, hashes and paths."""
     from exhume.data.inventory import inventory
 
     found = inventory(home)
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
-    typer.echo(f"home folder: {found['home']}")
-    _section("fetched files", found["files"], ("holding", "file", "size", "state", "sha256"))
-    _section("cached features", found["features"], ("folder", "data", "encoder", "dim", "size", "state", "key"))
+    put_json(json_text(found), json)
+    console = console_for(json)
+    say(console, f"home folder: {found['home']}")
+    _section(console, "fetched files", found["files"], ("holding", "file", "size", "state", "sha256"))
+    _section(
+        console, "cached features", found["features"], ("folder", "data", "encoder", "dim", "size", "state", "key")
+    )
     for folder in found["data_path"]:
-        typer.echo(f"\nEXHUME_DATA_PATH: {folder['path']}{'' if folder['exists'] else ' (not a folder)'}")
-        _section("files and features", folder["files"], ("file", "size", "serves"))
+        say(console, f"\nEXHUME_DATA_PATH: {folder['path']}{'' if folder['exists'] else ' (not a folder)'}")
+        _section(console, "files and features", folder["files"], ("file", "size", "serves"))
 
 
-def _section(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def _section(console: Console, title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     if not rows:
-        typer.echo(f"\nno {title}")
+        say(console, f"\nno {title}")
         return
-    typer.echo("")
+    say(console, "")
     table = Table(*columns, title=title, title_justify="left", box=None, header_style="bold")
     for row in rows:
         table.add_row(*(_cell(column, row[column]) for column in columns))
-    _print(table)
+    console.print(table)
 
 
 def _cell(column: str, value: object) -> str:
     if column == "size" and isinstance(value, int):
         return f"{value / 1e6:.1f} MB" if value >= 100_000 else f"{value} B"
     return str(value)[:12] if column in ("sha256", "key") else str(value)
-
-
-def _print(table: Table) -> None:
-    console = Console()
-    # Piped output must not be folded to a width that nobody sees.
-    Console(width=None if console.is_terminal else 200).print(table)
 
 
 def _describe(found: FeatureSet) -> dict[str, Any]:

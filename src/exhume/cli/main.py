@@ -6,6 +6,7 @@ Exit codes: 0 clean, 1 a finding at or above ``--fail-on``, 2 bad usage or input
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ from rich.console import Console
 
 from exhume._version import __version__
 from exhume.cli import advise, audit, data, paper
-from exhume.errors import ExhumeError
+from exhume.cli._options import Command
+from exhume.errors import ExhumeError, OldNameWarning
 
 __all__ = ["app", "main"]
 
@@ -24,8 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("advise")(advise.advise)
-app.command("audit")(audit.audit)
+app.command("advise", cls=Command)(advise.advise)
+app.command("audit", cls=Command)(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(paper.app, name="paper")
 
@@ -45,8 +47,15 @@ def _root(
     pass
 
 
+def _note(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
+    """Say what Exhume has to note in one line; other packages' warnings are not for users of the command."""
+    if issubclass(category, OldNameWarning):
+        typer.echo(f"exhume: note: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line; errors that Exhume raises on purpose become one line on stderr and exit code 2."""
+    warnings.showwarning = _note
     try:
         app()
     except ExhumeError as error:

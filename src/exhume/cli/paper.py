@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json
+
 if TYPE_CHECKING:
-    from exhume.paper.records import Record
+    from exhume.paper.comparisons import Comparison
 
 __all__ = ["app"]
 
@@ -22,75 +23,66 @@ app = typer.Typer(
 RESULTS = Path("results")
 _PLACES = ("context", "names", "home", "as_json", "scheduler", "features")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json and the figures.")]
 
 
-@app.command("list")
-def list_(as_json: AsJson = False) -> None:
+@app.command("list", cls=Command)
+def list_(as_json: JsonTo = None) -> None:
     """List the tables and figures."""
     from exhume.paper.published import source
     from exhume.paper.registry import about, tables
 
-    if as_json:
-        facts = [
-            {"name": t.name, "kind": "figure" if t.draw else "table", "title": t.title, "about": about(t)}
-            for t in tables().values()
-        ]
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
-        return
+    facts = [
+        {"name": t.name, "kind": "figure" if t.draw else "table", "title": t.title, "about": about(t)}
+        for t in tables().values()
+    ]
+    put_json(json_text(facts), as_json)
     shown = RichTable("name", "kind", "title", "in the paper", box=None, header_style="bold")
     for table in tables().values():
         shown.add_row(table.name, "figure" if table.draw else "table", table.title, source(table.name) or "-")
-    _console().print(shown)
+    console_for(as_json).print(shown)
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     context: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Tables and figures by name, or all.")],
-    data: Annotated[
-        list[str] | None, typer.Option(help="Data set; may be repeated (default: mnist and cifar10).")
-    ] = None,
+    data: Annotated[list[str] | None, typer.Option(help="Comma list of data sets (default: mnist,cifar10).")] = None,
     encoder: Annotated[str | None, typer.Option(help="Encoder (default: resnet18; none with --features).")] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, for encoders that leave it open.")] = None,
     features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A stated subsample: minutes instead of hours.")] = False,
     size: Annotated[
-        list[str] | None, typer.Option(help="Another size of one part, such as partitions=5; may be repeated.")
+        list[str] | None, typer.Option(help="Comma list of other sizes of parts, such as partitions=5.")
     ] = None,
     clients: Annotated[int, typer.Option(help="Clients in a split.")] = 50,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration of the splits.")] = 0.05,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Jobs = 0,
     backend: Annotated[str, typer.Option(help="joblib or dask.")] = "joblib",
     scheduler: Annotated[str | None, typer.Option(help="Address of a running Dask scheduler.")] = None,
     seed: Annotated[int, typer.Option(help="Added to every seed; 0 is the paper's own choice.")] = 0,
     out: Out = RESULTS,
     page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Also write one record per cell to this file.")] = None,
+    as_json: JsonTo = None,
     home: Annotated[Path | None, typer.Option(help="Home folder: features and finished trials.")] = None,
 ) -> None:
     """Run tables and figures; finished trials are kept, so an interrupted run goes on where it stopped."""
     from exhume.data.progress import extraction_bar
-    from exhume.errors import InputError
-    from exhume.paper.execute import execute, progress_bar
-    from exhume.paper.plan import FULL, QUICK, Study
+    from exhume.jobs.progress import progress_bar
+    from exhume.jobs.store import Store
+    from exhume.paper.execute import default_store, execute
+    from exhume.paper.feature_source import TICK, FeatureSource
     from exhume.paper.registry import by_names
-    from exhume.paper.render import Page, console_table, write_json
-    from exhume.paper.source import TICK, Source
-    from exhume.paper.store import Store, default_store
+    from exhume.paper.render import Page, console_table
+    from exhume.paper.render import as_json as rendered
+    from exhume.paper.study import FULL, QUICK, Study
 
-    if jobs < 1:
-        raise InputError("--jobs", "at least 1", jobs)
-    tables = by_names(names)
-    plan = (QUICK if quick else FULL).resized(size or ())
-    chosen = data or (["features"] if features is not None else ["mnist", "cifar10"])
-    place = None if home is None else str(home)
+    tables = by_names(listed(names))
+    sizes = (QUICK if quick else FULL).resized(listed(size))
+    chosen = listed(data) or (["features"] if features is not None else ["mnist", "cifar10"])
+    place, file = (None if path is None else str(path) for path in (home, features))
     model = encoder or ("none" if features else "resnet18")
-    file = None if features is None else str(features)
-    studies = [
-        Study(Source(name, model, dim, place, file), plan, seed, clients, alpha) for name in dict.fromkeys(chosen)
-    ]
+    studies = [Study(FeatureSource(name, model, dim, place, file), sizes, seed, clients, alpha) for name in chosen]
     store = Store(default_store(home))
     with extraction_bar(Console(stderr=True)) as told:
         TICK.set(told)
@@ -98,66 +90,63 @@ def run(
             study.source.load()
         work = [job for table in tables for study in studies for job in table.jobs(study)]
         TICK.set(None)
-    with progress_bar(Console(stderr=True)) as tick:
-        results = execute(work, store, workers=jobs, backend=backend, scheduler=scheduler, tick=tick)
+    with progress_bar(Console(stderr=True), "trials") as progress:
+        results = execute(work, store, workers=jobs, backend=backend, scheduler=scheduler, progress=progress)
     made = Page(tables, studies, results, _command(context), store.seconds(job.key for job in results))
-    cells = made.records()
+    cells = made.comparisons()
+    console = console_for(as_json)
     for table in tables:
-        _console().print(console_table(table, cells[table.name]))
+        console.print(console_table(table, cells[table.name]))
     text = page or out / "results.md"
     made.write(text, out)
-    write_json(out / "results.json", cells)
-    if as_json is not None:
-        write_json(as_json, cells)
-    _judge([record for found in cells.values() for record in found])
-    typer.echo(f"written: {text}")
+    put_json(rendered(cells), str(out / "results.json"))
+    put_json(rendered(cells), as_json)
+    console.print(_verdict([cell for found in cells.values() for cell in found]), soft_wrap=True, highlight=False)
+    console.print(f"written: {text}", soft_wrap=True, highlight=False, markup=False)
 
 
-@app.command()
-def compare(out: Out = RESULTS, as_json: AsJson = False) -> None:
+@app.command(cls=Command)
+def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
     """Compare the last results with the published ones, cell by cell."""
     from exhume.errors import DataError
-    from exhume.paper.render import read_records
+    from exhume.paper.render import read_comparisons
 
     path = out / "results.json" if out.suffix != ".json" else out
     if not path.is_file():
         raise DataError(f"{path} does not exist: run `exhume paper run all` first")
-    found = read_records(path)
-    if as_json:
-        gaps = [{"gap": r.gap, **r.plain()} for r in found if r.comparable]
-        typer.echo(json.dumps(gaps, indent=2, ensure_ascii=False))
-        return
+    found = read_comparisons(path)
+    put_json(json_text([{"gap": cell.gap, **cell.plain()} for cell in found if cell.comparable]), as_json)
     shown = RichTable(
         "table", "data", "row", "column", "measured", "published", "log10 gap", box=None, header_style="bold"
     )
-    for record in found:
-        if record.comparable:
-            gap = "" if record.gap is None else f"{record.gap:+.2f}"
-            place = (record.table, record.data, record.row, record.column)
-            shown.add_row(*place, str(record.measured), str(record.published), gap)
-    _console().print(shown)
-    _judge(found)
+    for cell in found:
+        if cell.comparable:
+            gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
+            place = (cell.table, cell.data, cell.row, cell.column)
+            shown.add_row(*place, str(cell.measured), str(cell.published), gap)
+    console = console_for(as_json)
+    console.print(shown)
+    console.print(_verdict(found), soft_wrap=True, highlight=False)
 
 
-def _judge(found: list[Record]) -> None:
+def _verdict(found: list[Comparison]) -> str:
     """Say in one sentence how far the results agree."""
-    from exhume.paper.records import differences
+    from exhume.paper.comparisons import differences
 
-    compared = [record for record in found if record.comparable]
+    comparable = [cell for cell in found if cell.comparable]
     gaps = differences(found)
     unexplained = [gap for gap in gaps if gap.reason is None]
-    if not compared:
-        typer.echo("No cell is compared number by number: the encoder is not the paper's.")
-        return
-    typer.echo(
-        f"{len(compared) - len(gaps)} of {len(compared)} comparable cells agree with the paper; "
+    if not comparable:
+        return "No cell is compared number by number: the encoder is not the paper's."
+    return (
+        f"{len(comparable) - len(gaps)} of {len(comparable)} comparable cells agree with the paper; "
         f"{len(gaps)} differ, {len(unexplained)} of them without a written reason."
     )
 
 
 def _command(context: typer.Context) -> str:
     """Return the command that was given, without places on this machine."""
-    words = ["exhume", "paper", "run", *context.params["names"]]
+    words = ["exhume", "paper", "run", *listed(context.params["names"])]
     for option in context.command.params:
         name = str(option.name)
         value, given = context.params.get(name), context.get_parameter_source(name)
@@ -172,12 +161,6 @@ def _command(context: typer.Context) -> str:
         if isinstance(value, bool):
             words.append(flag)
         else:
-            for item in value if isinstance(value, list | tuple) else [value]:
-                words += [flag, str(item)]
+            items = [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+            words += [flag, ",".join(items)]
     return " ".join(words)
-
-
-def _console() -> Console:
-    console = Console()
-    # Piped output must not be folded to a width that nobody sees.
-    return console if console.is_terminal else Console(width=240)

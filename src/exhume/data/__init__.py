@@ -7,7 +7,7 @@ FeatureSet(data='digits', encoder='random-relu', dim=256, train=1438, test=359, 
 
 from __future__ import annotations
 
-from exhume.data.features import FeatureSet, load_features
+from exhume.data.features import FeatureSet, given_features, load_features
 from exhume.data.partition import dirichlet, iid, is_full_rank, select_attacker, usable_clients
 from exhume.data.sets import ImageSet, load
 
@@ -15,6 +15,7 @@ __all__ = [
     "FeatureSet",
     "ImageSet",
     "dirichlet",
+    "given_features",
     "iid",
     "is_full_rank",
     "load",

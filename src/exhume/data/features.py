@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +17,11 @@ from exhume.data.cache import Arrays, cache_folder, cache_key, read_cache
 from exhume.data.encoders import Encoder, Options
 from exhume.data.extract import BATCH, Tick, encode, extract
 from exhume.data.home import data_path, home_folder
-from exhume.data.own import read_own
+from exhume.data.own import read_own, split_arrays
 from exhume.data.sets import OWN, DataSet, ImageSet
 from exhume.errors import DataError, InputError
 
-__all__ = ["FeatureSet", "load_features"]
+__all__ = ["FeatureSet", "given_features", "load_features"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class FeatureSet:
         Hash that names the content: of data, encoder and preprocessing if Exhume computed the features, of
         the files' bytes if it was given them.
     source : str
-        ``"computed"``, ``"cache"``, ``"EXHUME_DATA_PATH"`` or ``"file"``.
+        ``"computed"``, ``"cache"``, ``"EXHUME_DATA_PATH"``, ``"file"`` or ``"given"``.
     images : ImageSet, optional
         The pictures behind the rows, if they were asked for.
     path : path, optional
@@ -250,6 +251,24 @@ def _from_file(
     files = [sha256_of_file(file) for file in (path, labels) if file is not None]
     key = digest_of({"files": files, "encoder": model.fingerprint, "limit": limit})
     return _freeze(arrays, classes, OWN, encoder, key, "file", path)
+
+
+def given_features(features: object, labels: object) -> FeatureSet:
+    """Return arrays as a feature set of one's own; rows 4, 9, 14, ... are the test set.
+
+    Parameters
+    ----------
+    features
+        Rows of real features, two axes.
+    labels
+        One class from 0 per row.
+    """
+    if labels is None:
+        raise InputError("labels", "one class per row of features", "nothing")
+    arrays = split_arrays({"features": np.asarray(features), "labels": np.asarray(labels)}, "the arrays given")
+    classes = 1 + max(int(part.max(initial=0)) for part in arrays[1::2])
+    digests = [hashlib.sha256(np.ascontiguousarray(part).tobytes()).hexdigest() for part in arrays]
+    return _freeze(arrays, classes, OWN, "none", digest_of({"arrays": digests}), "given", None)
 
 
 def _wrap(

@@ -13,11 +13,12 @@ from typing import Protocol
 from urllib.error import URLError
 
 from exhume.data import encoders, sets
-from exhume.data._files import atomic_file, sha256_of_file
+from exhume.data._files import sha256_of_file
 from exhume.data.catalogue import Holding, Item, Progress, Source
 from exhume.data.home import data_path, home_folder
 from exhume.data.mirrors import Folder
 from exhume.errors import DataError, ExhumeError, unknown_name
+from exhume.files import atomic_file
 
 __all__ = ["Fetched", "bring", "ensure", "fetch", "holdings", "missing_items", "stored_items"]
 

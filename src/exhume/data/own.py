@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from exhume.errors import DataError, InputError
 
-__all__ = ["TEST_EVERY", "Split", "read_own"]
+__all__ = ["TEST_EVERY", "Split", "read_own", "split_arrays"]
 
 TEST_EVERY = 5
 """Where a file names no test rows, rows 4, 9, 14, ... are the test set."""
@@ -51,7 +51,7 @@ def read_own(path: Path, labels: Path | None = None) -> Split:
         raise InputError("labels", f"absent for {path.suffix} files, which hold their labels", labels)
     else:
         arrays = _archive(path)
-    return _split(arrays, path)
+    return split_arrays(arrays, str(path))
 
 
 def _numpy(path: Path) -> Array:
@@ -79,7 +79,8 @@ def _archive(path: Path) -> dict[str, Array]:
     raise InputError("path", "a .npz, .npy or .safetensors file", path)
 
 
-def _split(arrays: Mapping[str, Array], path: Path) -> Split:
+def split_arrays(arrays: Mapping[str, Array], path: str) -> Split:
+    """Train features and labels, test features and labels, of named arrays; ``path`` is what errors call them."""
     prefix = "train_" if "train_features" in arrays else ""
     needed = (f"{prefix}features", f"{prefix}labels")
     if not all(name in arrays for name in needed):

@@ -3,10 +3,10 @@
     version = 1
 
     [[admission]]
-    rule = "positive"
+    rule = "positive-semidefinite"
 
     [[release]]
-    rule = "posterior_noise"
+    rule = "posterior-noise"
     sigma = 0.2
 
     [accountant]
@@ -14,37 +14,39 @@
     margin = 128
 
 Rules are asked in the order of the file. Sizes that a rule asks for (d and c) come from the ledger, and the key of the
-noise is made when the server is built unless the file gives one: a file without it is no secret.
+noise is made when the server is built unless the file gives one: a file without it is no secret. Names that rules and
+options had once are still read, with an `OldNameWarning`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from exhume.defence import admission
-from exhume.defence._options import checked, first_error, to_toml
-from exhume.defence.accountant import IdentificationAccountant
+from exhume.defence import accountants, admission, release
 from exhume.defence.defences import Defences
-from exhume.defence.release import Chain, DeletionMask, find
-from exhume.errors import InputError, unknown_name
+from exhume.errors import InputError, OldNameWarning, unknown_name
+from exhume.files import PRIVATE, atomic_file
+from exhume.options import checked, first_error, is_secret, to_toml
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Accountant, AdmissionRule, ReleaseRule
 from exhume.protocol.server import Server
+from exhume.registry import Registry, spelt
 
-__all__ = ["ACCOUNTANTS", "Config", "Defences", "Entry", "build", "build_server", "dump", "load"]
+__all__ = ["Config", "Defences", "Entry", "build", "build_server", "dump", "load", "parse", "resolved"]
 
-ACCOUNTANTS: dict[str, type[Accountant]] = {IdentificationAccountant.name: IdentificationAccountant}
+_ANY_SIZE = {"d": 1, "c": 1}
+"""Stands for the sizes that a ledger will give, where only names and types are checked."""
 
 
 class Entry(BaseModel):
-    """One rule by its name, with its options."""
+    """One rule by its name, with its options. Secrets among them are not in its repr."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     rule: str
 
@@ -58,47 +60,67 @@ class Entry(BaseModel):
         """The rule's options."""
         return dict(self.model_extra or {})
 
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield "rule", self.rule
+        yield from ((name, "hidden" if is_secret(name) else value) for name, value in self.options.items())
+
 
 class Config(BaseModel):
     """The defences of a server: what it refuses, what it lets out, what it keeps account of."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     version: Literal[1] = 1
     admission: tuple[Entry, ...] = Field(default=())
     release: tuple[Entry, ...] = Field(default=())
     accountant: Entry | None = None
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether any option is a secret."""
+        entries = (*self.admission, *self.release, *([] if self.accountant is None else [self.accountant]))
+        return any(is_secret(name) for entry in entries for name, value in entry.options.items() if value is not None)
+
 
 def load(path: str | Path) -> Config:
-    """Read a configuration. Strict: an unknown key or rule is an error that suggests the nearest known one."""
+    """Read a configuration. Strict: an unknown key, rule or option is an error that suggests the nearest known one."""
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError("configuration", "a TOML file that can be read", f"'{path}' ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("configuration", "a valid TOML file", f"'{path}': {error}") from None
     return parse(content)
 
 
 def parse(content: Mapping[str, Any]) -> Config:
-    """Check the content of a file: keys and the names of rules and options."""
+    """Check the content of a file: keys, the names of rules and options, and the options' types."""
     for key in content:
         if key not in Config.model_fields:
             raise unknown_name("key", key, Config.model_fields)
     try:
         config = Config.model_validate(dict(content))
     except ValidationError as error:
-        raise first_error("", error) from None
-    for i, entry in enumerate(config.release):
-        checked(f"release[{i}] ({entry.rule})", find(entry.rule), entry.options, {})
+        raise first_error(error) from None
+    return resolved(config)
+
+
+def resolved(config: Config) -> Config:
+    """Return a configuration by today's names, all names and types of options checked.
+
+    Secrets that a rule cannot do without may still be missing: they need not be in a file.
+    """
+    found: dict[str, Any] = {
+        "admission": tuple(_resolved(admission.REGISTRY, *place) for place in _places("admission", config.admission)),
+        "release": tuple(_resolved(release.REGISTRY, *place) for place in _places("release", config.release)),
+    }
     if config.accountant is not None:
-        checked("accountant", _accountant(config.accountant.rule), config.accountant.options, {})
-    return config
+        found["accountant"] = _resolved(accountants.REGISTRY, "accountant", config.accountant)
+    return config.model_copy(update=found)
 
 
 def dump(config: Config, path: str | Path | None = None) -> str:
-    """Return a configuration as TOML, and write it if a path is given."""
+    """Return a configuration as TOML, and write it if a path is given: for its owner only if it holds secrets."""
     lines = [f"version = {config.version}"]
     tables = [("[[admission]]", entry) for entry in config.admission]
     tables += [("[[release]]", entry) for entry in config.release]
@@ -109,29 +131,26 @@ def dump(config: Config, path: str | Path | None = None) -> str:
         lines += [f"{name} = {to_toml(value)}" for name, value in entry.options.items() if value is not None]
     text = "\n".join(lines) + "\n"
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        with atomic_file(Path(path), PRIVATE if config.has_secrets else 0o666) as stream:
+            stream.write(text.encode())
     return text
 
 
 def build(config: Config, ledger: Ledger) -> Defences:
     """Make the rules of a configuration for one ledger."""
+    config = resolved(config)
     sizes = {"d": ledger.d, "c": ledger.c}
-    rules = tuple(_admission(i, entry, sizes) for i, entry in enumerate(config.admission))
-    release: list[ReleaseRule] = []
-    for i, entry in enumerate(config.release):
-        make = find(entry.rule)
-        release.append(make(**checked(f"release[{i}] ({entry.rule})", make, entry.options, sizes)))
+    rules = [_made(admission.REGISTRY, *place, sizes) for place in _places("admission", config.admission)]
+    released = [_made(release.REGISTRY, *place, sizes) for place in _places("release", config.release)]
+    chain = release.Chain(released) if released else None
     accountant = None
     if config.accountant is not None:
-        chosen = _accountant(config.accountant.rule)
-        accountant = chosen(**checked("accountant", chosen, config.accountant.options, sizes))
-        if getattr(accountant, "action", None) == "coarsen" and any(isinstance(r, DeletionMask) for r in release):
+        accountant = _made(accountants.REGISTRY, "accountant", config.accountant, sizes)
+        if getattr(accountant, "action", None) == "coarsen" and release.mask_of(chain) is not None:
             raise InputError(
-                "accountant.action",
-                "withhold or report beside a deletion_mask (coarsening shows true heads)",
-                "coarsen",
+                "accountant.action", "withhold or report beside a mask (coarsening shows true heads)", "coarsen"
             )
-    return Defences(rules, Chain(release) if release else None, accountant)
+    return Defences(tuple(rules), chain, accountant)
 
 
 def build_server(ledger: Ledger, config: Config | str | Path) -> Server:
@@ -139,14 +158,38 @@ def build_server(ledger: Ledger, config: Config | str | Path) -> Server:
     return build(config if isinstance(config, Config) else load(config), ledger).server(ledger)
 
 
-def _accountant(name: str) -> type[Accountant]:
-    if name not in ACCOUNTANTS:
-        raise unknown_name("accountant", name, ACCOUNTANTS)
-    return ACCOUNTANTS[name]
+def _places(kind: str, entries: tuple[Entry, ...]) -> Iterator[tuple[str, Entry]]:
+    """Return entries with what errors call their places."""
+    return ((f"{kind}[{i}] ({entry.rule})", entry) for i, entry in enumerate(entries))
 
 
-def _admission(number: int, entry: Entry, sizes: Mapping[str, Any]) -> AdmissionRule:
-    if entry.rule not in admission.REGISTRY:
-        return admission.build(entry.rule, **entry.options)  # another package's, or the error that says so
-    rule = admission.REGISTRY[entry.rule]
-    return rule(**checked(f"admission[{number}] ({entry.rule})", rule, entry.options, sizes))
+def _resolved(registry: Registry[Any], where: str, entry: Entry) -> Entry:
+    rule = _find(registry, entry.rule)
+    if spelt(entry.rule) != spelt(rule.name):
+        _tell_of_old_name(f"{where}: the rule '{entry.rule}'", rule.name)
+    options: dict[str, Any] = {}
+    former: Mapping[str, str] = getattr(rule, "former_options", {})
+    for name, value in entry.options.items():
+        current = former.get(name, name)
+        if current != name:
+            _tell_of_old_name(f"{where}: the option '{name}'", current)
+        if current in options or (current != name and current in entry.options):
+            raise InputError(f"{where}.{current}", "given once", f"also as '{name}'")
+        options[current] = value
+    checked(where, rule, options, _ANY_SIZE, without=is_secret)
+    return Entry.of(rule.name, **options)
+
+
+def _find(registry: Registry[Any], name: str) -> Any:
+    """Return a rule by its name or, if no rule has that name now, by one that it had once."""
+    former = [rule for rule in registry.values() if spelt(name) in getattr(rule, "former", ())]
+    return former[0] if former and spelt(name) not in map(spelt, registry) else registry.find(name)
+
+
+def _tell_of_old_name(what: str, new: str) -> None:
+    warnings.warn(f"{what} is now called '{new}'", OldNameWarning, stacklevel=2)
+
+
+def _made(registry: Registry[Any], where: str, entry: Entry, sizes: Mapping[str, Any]) -> Any:
+    rule = registry.find(entry.rule)
+    return rule(**checked(where, rule, entry.options, sizes))

@@ -69,7 +69,7 @@ def hardened_config(
     thresholds: Mapping[str, float] | None = None,
     show_rows: bool = False,
     margin: int | None = None,
-    collusion: int = 1,
+    colluders: int = 1,
     least_norm: float = 1e-3,
     precision: str = "float32",
     key: str | None = None,
@@ -87,15 +87,15 @@ def hardened_config(
     budget
         The mu that the fresh noise of a quiet run may tell of a deletion, on top of the mask: heads beyond it wait.
     thresholds
-        Those of `exhume.defence.admission.Norm`, calibrated on honest messages; no norm rule without.
+        Those of `exhume.defence.admission.NormLimit`, calibrated on honest messages; no norm rule without.
     show_rows
         Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, and no
         row near somebody else's deleted one is added again, however it is mixed.
     margin
-        How many dimensions must stay unknown to every coalition; a quarter of d by default.
-    collusion
+        How many dimensions must stay unknown to all colluders together; a quarter of d by default.
+    colluders
         How many clients may work together. Above 1, the head after a client's change can wait for the change of another
-        one, because the two might be a coalition that has seen too much.
+        one, because the two together might have seen too much.
     least_norm
         Lower bound on the length of an honest feature vector; the closer, the less a fabricated probe can move.
     precision
@@ -108,23 +108,23 @@ def hardened_config(
     fresh, mask = split(sigma)
     secret = {} if key is None else {"key": key}
     release = [
-        Entry.of("deletion_mask", sigma=mask, spread=SPREAD, collusion=collusion, **secret),
-        Entry.of("posterior_noise", sigma=fresh, **secret),
+        Entry.of("deletion-mask", sigma=mask, spread=SPREAD, colluders=colluders, **secret),
+        Entry.of("posterior-noise", sigma=fresh, **secret),
     ]
     if budget is not None:
-        release.append(Entry.of("privacy_budget", sigma=fresh, mu=budget, collusion=collusion))
-    norm = () if thresholds is None else (Entry.of("norm", thresholds=dict(thresholds)),)
+        release.append(Entry.of("privacy-budget", sigma=fresh, mu=budget, colluders=colluders))
+    norm = () if thresholds is None else (Entry.of("norm-limit", thresholds=dict(thresholds)),)
     return Config(
         admission=(
-            Entry.of("positive"),
+            Entry.of("positive-semidefinite"),
             *norm,
             Entry.of("duplicates"),
             Entry.of("replay"),
             *((Entry.of("ownership", rows=True),) if show_rows else ()),
-            Entry.of("slack", least_norm=least_norm),
+            Entry.of("algebraic-ownership", least_norm=least_norm),
         ),
         release=(*release, Entry.of("heads", precision=precision)),
-        accountant=Entry.of("identification", margin=max(1, d // 4) if margin is None else margin, coalition=collusion),
+        accountant=Entry.of("identification", margin=max(1, d // 4) if margin is None else margin, colluders=colluders),
     )
 
 

@@ -25,8 +25,8 @@ from scipy.linalg import cho_factor, cho_solve, eigvalsh
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from exhume.defence._matrix import Matrix
 from exhume.errors import InputError
+from exhume.numerics import Matrix
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary
 

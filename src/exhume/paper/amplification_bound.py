@@ -1,6 +1,6 @@
 """Figure: measured error of the deleted gram against the amplification bound, run by run.
 
-All attacker-data sample and class deletions at twice the lower bound of responses, both precisions.
+All attacker-data record and class deletions at twice the lower bound of responses, both precisions.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.paper.plan import Study
-from exhume.paper.style import COLOURS, GREY, NAMES, panels, save
-from exhume.paper.table import HEADS, Results, Row, Table, own_deletions
+from exhume.paper.study import Study
+from exhume.paper.table import IN_PAPER, PRECISIONS, Results, Table, TableRow, own_deletions
 from exhume.paper.values import Count, Number, Range, Value
 from exhume.paper.work import Job
+from exhume.plotting import GREY, PALETTE, panels, save
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
-_LEVELS = ("sample", "class")
+_KINDS = ("record", "class")
 
 
 def _jobs(study: Study) -> list[Job]:
-    return [job for heads in HEADS for level in _LEVELS for job in own_deletions(study, heads, level)]
+    return [job for precision in PRECISIONS for kind in _KINDS for job in own_deletions(study, precision, kind)]
 
 
-def _points(study: Study, results: Results, heads: str, level: str) -> list[tuple[float, float]]:
-    done = [r for r in (results[job] for job in own_deletions(study, heads, level)) if r["identified"]]
+def _points(study: Study, results: Results, precision: str, kind: str) -> list[tuple[float, float]]:
+    done = [r for r in (results[job] for job in own_deletions(study, precision, kind)) if r["identified"]]
     return [(r["bound"], r["difference"]["relerr_gram"]) for r in done]
 
 
@@ -44,14 +44,16 @@ def _statistics(groups: list[list[tuple[float, float]]]) -> dict[str, Value | No
     }
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
-    groups = [[_points(study, results, heads, level) for heads in HEADS for level in _LEVELS] for study in studies]
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
+    groups = [
+        [_points(study, results, precision, kind) for precision in PRECISIONS for kind in _KINDS] for study in studies
+    ]
     cases = [(study.data, study.source.title, "attacks", part) for study, part in zip(studies, groups, strict=True)]
     if len(studies) > 1:
         pooled = [group for part in groups for group in part]
         cases.append(("+".join(study.data for study in studies), studies[0].source.title, "pooled", pooled))
     return [
-        Row(data, encoder, name, _statistics(part), sum(map(len, part)))
+        TableRow(data, encoder, name, _statistics(part), sum(map(len, part)))
         for data, encoder, name, part in cases
         if any(part)
     ]
@@ -61,9 +63,9 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
     with panels(len(studies), height=3.3) as (figure, axes):
         for axis, study in zip(axes, studies, strict=True):
             everything: list[float] = []
-            for i, heads in enumerate(HEADS):
-                for j, level in enumerate(_LEVELS):
-                    points = _points(study, results, heads, level)
+            for i, precision in enumerate(PRECISIONS):
+                for j, kind in enumerate(_KINDS):
+                    points = _points(study, results, precision, kind)
                     if not points:
                         continue
                     x, y = zip(*points, strict=True)
@@ -72,25 +74,28 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
                         x,
                         y,
                         ("o", "^")[j],
-                        color=COLOURS[2 * j + i],
+                        color=PALETTE[2 * j + i],
                         markersize=3,
                         markeredgewidth=0,
-                        label=f"{level}, {heads}",
+                        label=f"{IN_PAPER[kind]}, {precision}",
                     )
             ends = [min(everything) / 2, max(everything) * 2] if everything else [1e-12, 1]
             axis.plot(ends, ends, "--", color=GREY, linewidth=1, label="bound")
             axis.set(xscale="log", yscale="log", xlabel="bound on RelErr(S_del)")
-            axis.set_title(f"{NAMES.get(study.data, study.data)} ({study.source.title})")
+            axis.set_title(study.title)
         axes[0].set_ylabel("measured RelErr(S_del)")
         axes[-1].legend(loc="lower right", handletextpad=0.3, fontsize=8)
         save(figure, path)
 
 
-TABLE = Table(
-    "amplification_bound",
-    "Measured deleted-gram error against the amplification bound",
-    ("below the bound", "median ratio", "5-95% ratio", "maximum ratio", "cell medians"),
-    _jobs,
-    _rows,
-    _draw,
+TABLES = (
+    Table(
+        "amplification_bound",
+        "Measured deleted-gram error against the amplification bound",
+        ("below the bound", "median ratio", "5-95% ratio", "maximum ratio", "cell medians"),
+        _jobs,
+        _rows,
+        _draw,
+        order=150,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Deletion recovery from the attacker's own rows, complete form: both response counts, both precisions, every level.
+"""Deletion recovery from the attacker's own rows, complete form: both response counts, precisions, all kinds.
 
 At the lower bound of responses (m = 52) only classes are deleted, from float64 heads. Intervals are Clopper-Pearson
 over pooled trials, descriptive as in the paper.
@@ -9,12 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from exhume.paper.attacker_data import own_jobs
-from exhume.paper.designed_recovery import COLUMNS, level_cells
-from exhume.paper.plan import Study
-from exhume.paper.table import HEADS, LEVELS, Results, Row, Table, class_picks, deletions, own_cell, own_deletions
+from exhume.paper.designed_recovery import COLUMNS, kind_cells
+from exhume.paper.study import Study
+from exhume.paper.table import (
+    IN_PAPER,
+    KINDS,
+    PRECISIONS,
+    Results,
+    Table,
+    TableRow,
+    class_victims,
+    deletions,
+    own_cell,
+    own_deletions,
+    row,
+)
 from exhume.paper.work import Job
 
-__all__ = ["TABLE", "bound_jobs"]
+__all__ = ["TABLES", "bound_jobs"]
 
 
 def bound_jobs(study: Study) -> list[Job]:
@@ -22,15 +34,15 @@ def bound_jobs(study: Study) -> list[Job]:
     return [
         job
         for seed in study.own_seeds
-        for job in deletions(study, own_cell(study, "float64", seed, study.bound), class_picks(study))
+        for job in deletions(study, own_cell(study, "float64", seed, study.bound), class_victims(study))
     ]
 
 
 def _cases(study: Study) -> dict[str, list[Job]]:
     cases = {f"float64, m = {study.bound}, class": bound_jobs(study)}
-    for heads in HEADS:
-        for level in LEVELS:
-            cases[f"{heads}, m = {2 * study.bound}, {level}"] = own_deletions(study, heads, level)
+    for precision in PRECISIONS:
+        for kind in KINDS:
+            cases[f"{precision}, m = {2 * study.bound}, {IN_PAPER[kind]}"] = own_deletions(study, precision, kind)
     return cases
 
 
@@ -38,13 +50,12 @@ def _jobs(study: Study) -> list[Job]:
     return [*bound_jobs(study), *own_jobs(study)]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     return [
-        Row(
-            study.data,
-            study.source.title,
+        row(
+            study,
             name,
-            level_cells([results[job] for job in jobs], name.endswith("sample"), interval=True),
+            kind_cells([results[job] for job in jobs], name.endswith(IN_PAPER["record"]), interval=True),
             len(jobs),
         )
         for study in studies
@@ -52,4 +63,6 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
     ]
 
 
-TABLE = Table("attacker_complete", "Deletion recovery, attacker data (complete form)", COLUMNS, _jobs, _rows)
+TABLES = (
+    Table("attacker_complete", "Deletion recovery, attacker data (complete form)", COLUMNS, _jobs, _rows, order=50),
+)

@@ -8,43 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.paper.plan import Study
-from exhume.paper.table import HEADS, LEVELS, Results, Row, Table, errors, labels, own_deletions, rank_one
+from exhume.paper.study import Study
+from exhume.paper.table import (
+    IN_PAPER,
+    KINDS,
+    PRECISIONS,
+    Results,
+    Table,
+    TableRow,
+    errors,
+    labels,
+    own_deletions,
+    rank_one,
+    row,
+)
 from exhume.paper.values import Value
 from exhume.paper.work import Job
 
-__all__ = ["TABLE", "own_jobs"]
+__all__ = ["TABLES", "own_jobs"]
 
-_COLUMNS = ("sample labels", *(f"{level} {which}" for level in LEVELS for which in "GS"))
+_COLUMNS = ("sample labels", *(f"{word} {which}" for word in IN_PAPER.values() for which in "GS"))
 
 
 def own_jobs(study: Study) -> list[Job]:
-    """Return all attacker-data deletions at twice the bound, both precisions, all levels."""
-    return [job for heads in HEADS for level in LEVELS for job in own_deletions(study, heads, level)]
+    """Return all attacker-data deletions at twice the bound, both precisions, all kinds."""
+    return [job for precision in PRECISIONS for kind in KINDS for job in own_deletions(study, precision, kind)]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
-        for heads in HEADS:
+        for precision in PRECISIONS:
             cells: dict[str, Value | None] = {}
             count = 0
-            for level in LEVELS:
-                trials = [results[job] for job in own_deletions(study, heads, level)]
+            for kind in KINDS:
+                trials = [results[job] for job in own_deletions(study, precision, kind)]
                 count += len(trials)
-                cells[f"{level} G"] = errors(trials, "relerr_moment")
-                cells[f"{level} S"] = errors(trials, "relerr_gram")
-                if level == "sample":
+                cells[f"{IN_PAPER[kind]} G"] = errors(trials, "relerr_moment")
+                cells[f"{IN_PAPER[kind]} S"] = errors(trials, "relerr_gram")
+                if kind == "record":
                     cells["sample labels"] = labels(trials)
                     cells |= rank_one(trials)
-            rows.append(Row(study.data, study.source.title, heads, cells, count))
+            rows.append(row(study, precision, cells, count))
     return rows
 
 
-TABLE = Table(
-    "attacker_data",
-    "Deletion recovery, attacker data (short form)",
-    (*_COLUMNS, "rank-one labels", "rank-one feature error"),
-    own_jobs,
-    _rows,
+TABLES = (
+    Table(
+        "attacker_data",
+        "Deletion recovery, attacker data (short form)",
+        (*_COLUMNS, "rank-one labels", "rank-one feature error"),
+        own_jobs,
+        _rows,
+        order=40,
+    ),
 )

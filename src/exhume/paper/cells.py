@@ -16,14 +16,15 @@ from exhume.attack.probes.random import random
 from exhume.data import dirichlet, select_attacker
 from exhume.errors import unknown_name
 from exhume.numerics import Rows
-from exhume.paper.source import Source
+from exhume.paper.feature_source import FeatureSource
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
-from exhume.simulate.trial import Cell
+from exhume.simulate.trial import Campaign
 
-__all__ = ["CellSpec", "Pick", "Rehearsed", "Split", "cell", "federation", "pick", "request_p99", "scenario"]
+__all__ = ["CellSpec", "Rehearsed", "Split", "Victim", "cell", "dealt", "request_p99", "scenario", "victim_rows"]
 
-DRAWN_SAMPLES = 100
+DRAWN_RECORDS = 100
 DRAWN_CLIENTS = 20
 
 
@@ -41,7 +42,7 @@ class CellSpec:
     """One probe against one server. ``sequence`` seeds the batch permutation or the random increments."""
 
     probe: str
-    heads: str
+    precision: str
     split: Split
     responses: int | None = None
     sequence: int = 0
@@ -53,14 +54,14 @@ class CellSpec:
 
 
 @dataclass(frozen=True)
-class Pick:
-    """What is deleted: the ``number``-th sample, class or client of a draw.
+class Victim:
+    """What is deleted: the ``number``-th record, class or client of a draw.
 
-    Draws are made whole (100 samples, 20 clients), so that a smaller run takes the first of the same ones. ``others``
-    draws from what the attacker does not hold; else samples come from all rows and clients from the split ``seed``.
+    Draws are made whole (100 records, 20 clients), so that a smaller run takes the first of the same ones. ``others``
+    draws from what the attacker does not hold; else records come from all rows and clients from the split ``seed``.
     """
 
-    level: str
+    kind: str
     number: int
     seed: int = 0
     others: bool = False
@@ -95,21 +96,30 @@ class Rehearsed:
         return self.inner.cancel(total, sent)
 
 
-def federation(source: Source, split: Split, gamma: float = 1e-3) -> Scenario:
-    """Make the federation of a split with the paper's attacker."""
+def dealt(source: FeatureSource, split: Split, gamma: float = 1e-3) -> Scenario:
+    """Deal the rows of a split out, with the paper's attacker."""
     found = source.load()
     parts = dirichlet(found.train_labels, split.members, split.alpha, split.seed)
     attacker = select_attacker(found.train_features, parts)
-    return Scenario(found.train_features, found.train_labels, found.classes, parts, attacker, gamma)
+    return Scenario(
+        found.train_features,
+        found.train_labels,
+        found.classes,
+        parts,
+        attacker,
+        gamma,
+        test_features=found.test_features,
+        test_labels=found.test_labels,
+    )
 
 
 @lru_cache(maxsize=2)
-def scenario(source: Source, split: Split, gamma: float = 1e-3) -> Scenario:
-    """Return the federation of a split, kept for the next cell with its sum over all rows."""
-    return federation(source, split, gamma)
+def scenario(source: FeatureSource, split: Split, gamma: float = 1e-3) -> Scenario:
+    """Return the rows of a split, kept for the next cell with their sum over all clients."""
+    return dealt(source, split, gamma)
 
 
-def _probe(source: Source, spec: CellSpec, stage: Scenario) -> Probe:
+def _probe(source: FeatureSource, spec: CellSpec, stage: Scenario) -> Probe:
     rng = np.random.default_rng(spec.sequence)
     match spec.probe:
         case "designed":
@@ -124,42 +134,40 @@ def _probe(source: Source, spec: CellSpec, stage: Scenario) -> Probe:
 
 
 @lru_cache(maxsize=1)
-def cell(source: Source, spec: CellSpec) -> Cell:
+def cell(source: FeatureSource, spec: CellSpec) -> Campaign:
     """Return the cell with its state before the deletion identified."""
     stage = scenario(source, spec.split, spec.gamma)
-    return Cell(
-        stage,
+    return Campaign(
+        Federation.bare(stage, spec.precision),
         Rehearsed(_probe(source, spec, stage)),
-        spec.heads,
         tolerance=spec.tolerance,
-        nonnegative=bool((stage.own[0] >= 0).all()),
-        project=spec.probe == "own_data" and spec.heads == "float64",
+        project=spec.probe == "own_data" and spec.precision == "float64",
     )
 
 
-def pick(stage: Scenario, split: Split, chosen: Pick) -> Rows:
+def victim_rows(stage: Scenario, split: Split, victim: Victim) -> Rows:
     """Return the rows to delete."""
-    rng = np.random.default_rng(chosen.seed)
-    if chosen.level == "sample":
-        pool = stage.others if chosen.others else np.arange(len(stage.features))
-        drawn = rng.choice(pool, min(DRAWN_SAMPLES, len(pool)), replace=False)
-        return np.asarray(drawn[chosen.number : chosen.number + 1], dtype=np.intp)
-    if chosen.level == "class":
-        return np.flatnonzero(stage.labels == chosen.number)
-    if not chosen.others:
-        return dirichlet(stage.labels, split.members, split.alpha, chosen.seed)[chosen.number]
+    rng = np.random.default_rng(victim.seed)
+    if victim.kind == "record":
+        pool = stage.others if victim.others else np.arange(len(stage.features))
+        drawn = rng.choice(pool, min(DRAWN_RECORDS, len(pool)), replace=False)
+        return np.asarray(drawn[victim.number : victim.number + 1], dtype=np.intp)
+    if victim.kind == "class":
+        return np.flatnonzero(stage.labels == victim.number)
+    if not victim.others:
+        return dirichlet(stage.labels, split.members, split.alpha, victim.seed)[victim.number]
     honest = np.delete(np.arange(len(stage.parts)), stage.attacker)
     drawn = rng.choice(honest, min(DRAWN_CLIENTS, len(honest)), replace=False)
-    return stage.parts[int(drawn[chosen.number])]
+    return stage.parts[int(drawn[victim.number])]
 
 
-def request_p99(source: Source) -> float:
+def request_p99(source: FeatureSource) -> float:
     """Return the 99th percentile of the size of an honest request to delete one record, over all training rows."""
     squared = (source.load().train_features ** 2).sum(axis=1)
     return float(np.percentile(np.sqrt(squared**2 + squared), 99))
 
 
-def clipped_scale(source: Source, d: int, c: int) -> float:
+def clipped_scale(source: FeatureSource, d: int, c: int) -> float:
     """Return the scale at which the largest designed request is as large as an honest one at the 99th percentile."""
     largest = max((step.update for step in designed(d, c, scale=1.0).steps()), key=lambda update: update.magnitude)
     grams = 2 * float(np.vdot(largest.add.gram, largest.add.gram))

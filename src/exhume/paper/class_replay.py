@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from exhume.paper.plan import Study
-from exhume.paper.style import BLUE, NAMES, VERMILLION, panels, save
-from exhume.paper.table import Results, Row, Table, designed_cell
+from exhume.paper.study import Study
+from exhume.paper.table import Results, Table, TableRow, designed_cell, row
 from exhume.paper.values import Number
-from exhume.paper.work import Chain, Job
+from exhume.paper.work import Job, SequentialDeletions
+from exhume.plotting import BLUE, VERMILION, panels, save
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 
 def _job(study: Study) -> Job:
-    return Job(study.source, Chain(designed_cell(study), "class", study.seed))
+    return Job(study.source, SequentialDeletions(designed_cell(study), "class", study.seed))
 
 
 def _jobs(study: Study) -> list[Job]:
     return [_job(study)]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
         steps = results[_job(study)]["steps"]
@@ -35,7 +35,7 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
             "final attacked accuracy, %": Number(100 * steps[-1]["attacked"]),
             "final head error": Number(steps[-1]["head_error"]),
         }
-        rows.append(Row(study.data, study.source.title, "all classes", cells, len(steps)))
+        rows.append(row(study, "all classes", cells, len(steps)))
     return rows
 
 
@@ -44,21 +44,24 @@ def _draw(studies: Sequence[Study], results: Results, path: Path) -> None:
         for axis, study in zip(axes, studies, strict=True):
             found = results[_job(study)]
             rounds = range(len(found["steps"]) + 1)
-            for branch, colour, marker in (("attacked", BLUE, "o"), ("honest", VERMILLION, "s")):
+            for branch, colour, marker in (("attacked", BLUE, "o"), ("honest", VERMILION, "s")):
                 curve = [100 * found["start"], *(100 * step[branch] for step in found["steps"])]
                 axis.plot(rounds, curve, color=colour, marker=marker, markersize=4, label=branch)
             axis.set(xlabel="classes deleted", ylim=(0, 102))
-            axis.set_title(f"{NAMES.get(study.data, study.data)} ({study.source.title})")
+            axis.set_title(study.title)
         axes[0].set_ylabel("test accuracy, %")
         axes[0].legend(loc="lower left")
         save(figure, path)
 
 
-TABLE = Table(
-    "class_replay",
-    "Sequential class deletions with replay, designed probe, float64",
-    ("final honest accuracy, %", "final attacked accuracy, %", "final head error"),
-    _jobs,
-    _rows,
-    _draw,
+TABLES = (
+    Table(
+        "class_replay",
+        "Sequential class deletions with replay, designed probe, float64",
+        ("final honest accuracy, %", "final attacked accuracy, %", "final head error"),
+        _jobs,
+        _rows,
+        _draw,
+        order=160,
+    ),
 )

@@ -8,43 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.paper.cells import Pick
-from exhume.paper.designed_recovery import COLUMNS, level_cells, sample_jobs
-from exhume.paper.plan import Study
-from exhume.paper.table import Results, Row, Table, class_picks, deletions, designed_cell
+from exhume.paper.cells import Victim
+from exhume.paper.designed_recovery import COLUMNS, kind_cells, record_jobs
+from exhume.paper.study import Study
+from exhume.paper.table import IN_PAPER, Results, Table, TableRow, class_victims, deletions, designed_cell, row
 from exhume.paper.work import Job
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 
-def _levels(study: Study) -> dict[str, list[Job]]:
+def _kinds(study: Study) -> dict[str, list[Job]]:
     cell = designed_cell(study, "float32")
     clients = [
-        Pick("client", k, seed) for seed in study.partition_seeds for k in range(min(study.plan.clients, study.members))
+        Victim("client", k, seed)
+        for seed in study.partition_seeds
+        for k in range(min(study.sizes.clients, study.members))
     ]
     return {
-        "sample": sample_jobs(study, "float32"),
-        "class": deletions(study, cell, class_picks(study)),
+        "record": record_jobs(study, "float32"),
+        "class": deletions(study, cell, class_victims(study)),
         "client": deletions(study, cell, clients),
     }
 
 
 def _jobs(study: Study) -> list[Job]:
-    return [job for jobs in _levels(study).values() for job in jobs]
+    return [job for jobs in _kinds(study).values() for job in jobs]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     return [
-        Row(
-            study.data,
-            study.source.title,
-            level,
-            level_cells([results[job] for job in jobs], level == "sample", interval=True),
+        row(
+            study,
+            IN_PAPER[kind],
+            kind_cells([results[job] for job in jobs], kind == "record", interval=True),
             len(jobs),
         )
         for study in studies
-        for level, jobs in _levels(study).items()
+        for kind, jobs in _kinds(study).items()
     ]
 
 
-TABLE = Table("designed_precision", "Deletion recovery, designed probe, float32 heads", COLUMNS, _jobs, _rows)
+TABLES = (
+    Table("designed_precision", "Deletion recovery, designed probe, float32 heads", COLUMNS, _jobs, _rows, order=30),
+)

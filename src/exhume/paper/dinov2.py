@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exhume.paper.plan import Study
-from exhume.paper.source import wide
-from exhume.paper.table import Results, Row, Table, own_cell, split
+from exhume.paper.feature_source import wide
+from exhume.paper.study import Study
+from exhume.paper.table import Results, Table, TableRow, own_states, row, usable_jobs
 from exhume.paper.values import Count, Range, Value
-from exhume.paper.work import Gate, Job, State
+from exhume.paper.work import Job
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 
 def _wide(study: Study) -> Study:
@@ -24,25 +24,18 @@ def _wide(study: Study) -> Study:
 
 
 def _cases(study: Study) -> dict[str, list[Job]]:
-    return {
-        f"m = {m}": [Job(study.source, State(own_cell(study, "float64", seed, m))) for seed in study.own_seeds]
-        for m in (study.bound, round(study.bound * 104 / 77))
-    }
-
-
-def _gates(study: Study) -> list[Job]:
-    return [Job(study.source, Gate(split(study, seed))) for seed in study.own_seeds]
+    return {f"m = {m}": own_states(study, responses=m) for m in (study.bound, round(study.bound * 104 / 77))}
 
 
 def _jobs(study: Study) -> list[Job]:
     lifted = _wide(study)
-    return [*_gates(lifted), *(job for jobs in _cases(lifted).values() for job in jobs)]
+    return [*usable_jobs(lifted), *(job for jobs in _cases(lifted).values() for job in jobs)]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in map(_wide, studies):
-        usable = Range.of(results[job]["usable"] for job in _gates(study))
+        usable = Range.of(results[job]["usable"] for job in usable_jobs(study))
         for name, jobs in _cases(study).items():
             found = [results[job] for job in jobs]
             done = [f for f in found if f["identified"]]
@@ -54,14 +47,17 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
                 "RelErr(A)": Range.of(f["state_error"] for f in done),
                 "RelErr(G)": Range.of(f["moment_error"] for f in done),
             }
-            rows.append(Row(study.data, study.source.title, name, cells, len(found)))
+            rows.append(row(study, name, cells, len(found)))
     return rows
 
 
-TABLE = Table(
-    "dinov2",
-    "768-dimensional robustness",
-    ("success", "rank(X)", "usable", "κ(X)", "RelErr(A)", "RelErr(G)"),
-    _jobs,
-    _rows,
+TABLES = (
+    Table(
+        "dinov2",
+        "768-dimensional robustness",
+        ("success", "rank(X)", "usable", "κ(X)", "RelErr(A)", "RelErr(G)"),
+        _jobs,
+        _rows,
+        order=110,
+    ),
 )

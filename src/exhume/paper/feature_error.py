@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from exhume.paper.plan import Study
-from exhume.paper.table import HEADS, Results, Row, Table, own_deletions
+from exhume.paper.study import Study
+from exhume.paper.table import PRECISIONS, Results, Table, TableRow, own_deletions, row
 from exhume.paper.values import Count, Number, Value
 from exhume.paper.work import Job, Result
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 _STATISTICS: dict[str, Callable[[list[float]], float]] = {
     "mean": lambda errors: float(np.mean(errors)),
@@ -21,7 +21,7 @@ _STATISTICS: dict[str, Callable[[list[float]], float]] = {
 
 
 def _jobs(study: Study) -> list[Job]:
-    return [job for heads in HEADS for job in own_deletions(study, heads, "sample")]
+    return [job for precision in PRECISIONS for job in own_deletions(study, precision, "record")]
 
 
 def _cells(trials: list[Result], method: str, prefix: str) -> dict[str, Value | None]:
@@ -32,20 +32,23 @@ def _cells(trials: list[Result], method: str, prefix: str) -> dict[str, Value | 
     return cells
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
-        for heads in HEADS:
-            trials = [results[job] for job in own_deletions(study, heads, "sample")]
+        for precision in PRECISIONS:
+            trials = [results[job] for job in own_deletions(study, precision, "record")]
             cells = {**_cells(trials, "difference", ""), **_cells(trials, "rank_one", "rank-one ")}
-            rows.append(Row(study.data, study.source.title, heads, cells, len(trials)))
+            rows.append(row(study, precision, cells, len(trials)))
     return rows
 
 
-TABLE = Table(
-    "feature_error",
-    "Feature error given a correct label, attacker data",
-    tuple(prefix + name for prefix in ("", "rank-one ") for name in ("correct", *_STATISTICS)),
-    _jobs,
-    _rows,
+TABLES = (
+    Table(
+        "feature_error",
+        "Feature error given a correct label, attacker data",
+        tuple(prefix + name for prefix in ("", "rank-one ") for name in ("correct", *_STATISTICS)),
+        _jobs,
+        _rows,
+        order=100,
+    ),
 )

@@ -7,28 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.attack._linalg import relative
-from exhume.numerics import Rows
-from exhume.paper.cells import Split, federation, request_p99
-from exhume.paper.source import Source
+from exhume.numerics import Rows, relative
+from exhume.paper.cells import Split, dealt, request_p99
+from exhume.paper.feature_source import FeatureSource
 from exhume.paper.work import Result
 from exhume.protocol.head import Head, round_to
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.scenario import Scenario
 
-__all__ = ["Detect", "Honest", "Rounding"]
+__all__ = ["HeadRounding", "HonestRequests", "NormDetection"]
 
 
 @dataclass(frozen=True)
-class Honest:
+class HonestRequests:
     """Honest requests to delete one record: 99th percentiles of their size and of the head's change."""
 
     seed: int = 0
     requests: int = 1000
     gamma: float = 1e-3
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Size all rows; send a random draw of them to a server."""
         found = source.load()
         features, labels = found.train_features, found.train_labels
@@ -44,7 +43,7 @@ class Honest:
 
 
 @dataclass(frozen=True)
-class Detect:
+class NormDetection:
     """The per-message norm detector: thresholds per batch size from honest additions, tried on others and on probes.
 
     An honest addition is a batch of one honest client's rows, drawn without replacement; the client is drawn uniformly
@@ -57,9 +56,9 @@ class Detect:
     held_out: int
     seed: int = 0
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Calibrate, then count what exceeds the thresholds."""
-        stages = [federation(source, split) for split in self.splits]
+        stages = [dealt(source, split) for split in self.splits]
         probes = [self._probe(stage, split.seed) for stage, split in zip(stages, self.splits, strict=True)]
         slots = [(stage, len(batch)) for stage, batches in zip(stages, probes, strict=True) for batch in batches]
         rng = np.random.default_rng(self.seed)
@@ -104,13 +103,13 @@ def _size(stage: Scenario, rows: Rows) -> float:
 
 
 @dataclass(frozen=True)
-class Rounding:
+class HeadRounding:
     """What rounding the final honest head does to its predictions."""
 
     precision: str = "float32"
     gamma: float = 1e-3
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Predict the test rows with both heads."""
         found = source.load()
         exact = Ledger(Summary.of(found.train_features, found.train_labels, found.classes), self.gamma).head()

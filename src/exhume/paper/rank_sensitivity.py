@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.paper.plan import Study
-from exhume.paper.table import Results, Row, Table, own_cell
+from exhume.paper.study import Study
+from exhume.paper.table import Results, Table, TableRow, own_cell, row
 from exhume.paper.values import Count, Range, Value
-from exhume.paper.work import TOLERANCES, Job, Stack
+from exhume.paper.work import TOLERANCES, Job, ResponseStack
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 
 def _cases(study: Study) -> dict[str, list[Job]]:
     return {
         f"m = {m}": [
-            Job(study.source, Stack(own_cell(study, "float32", seed, m), deleted))
+            Job(study.source, ResponseStack(own_cell(study, "float32", seed, m), deleted))
             for seed in study.own_seeds
             for deleted in (None, 0)
         ]
@@ -30,7 +30,7 @@ def _jobs(study: Study) -> list[Job]:
     return [job for jobs in _cases(study).values() for job in jobs]
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
         for name, jobs in _cases(study).items():
@@ -40,14 +40,17 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
                 for i, tolerance in enumerate(TOLERANCES)
             }
             cells["σ_min"] = Range.of(s["sigma_min"] for s in stacks)
-            rows.append(Row(study.data, study.source.title, name, cells, len(stacks)))
+            rows.append(row(study, name, cells, len(stacks)))
     return rows
 
 
-TABLE = Table(
-    "rank_sensitivity",
-    "Full rank of float32 attacker-data stacks by tolerance",
-    (*(f"{t:.0e}" for t in TOLERANCES), "σ_min"),
-    _jobs,
-    _rows,
+TABLES = (
+    Table(
+        "rank_sensitivity",
+        "Full rank of float32 attacker-data stacks by tolerance",
+        (*(f"{t:.0e}" for t in TOLERANCES), "σ_min"),
+        _jobs,
+        _rows,
+        order=70,
+    ),
 )

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from exhume.paper.cells import CellSpec
-from exhume.paper.plan import Study
-from exhume.paper.table import Results, Row, Table, designed_cell, split
+from exhume.paper.study import Study
+from exhume.paper.table import Results, Table, TableRow, designed_cell, row, split
 from exhume.paper.values import Count, Mean, Number, Range, Value
-from exhume.paper.work import Job, Result, State
+from exhume.paper.work import Job, Result, StateBefore
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 
 def _cases(study: Study) -> dict[str, list[Job]]:
@@ -23,10 +23,10 @@ def _cases(study: Study) -> dict[str, list[Job]]:
     for m in (bound - 1, bound, round(bound * 64 / 52)):
         cells = [
             CellSpec("random", "float64", split(study, study.seed), responses=m, sequence=study.seed + s)
-            for s in range(study.plan.sequences)
+            for s in range(study.sizes.sequences)
         ]
-        cases[f"random, m = {m}"] = [Job(study.source, State(cell)) for cell in cells]
-    cases[f"designed, m = {bound}"] = [Job(study.source, State(designed_cell(study)))]
+        cases[f"random, m = {m}"] = [Job(study.source, StateBefore(cell)) for cell in cells]
+    cases[f"designed, m = {bound}"] = [Job(study.source, StateBefore(designed_cell(study)))]
     return cases
 
 
@@ -51,18 +51,21 @@ def _cells(found: list[Result]) -> dict[str, Value | None]:
     }
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     return [
-        Row(study.data, study.source.title, name, _cells([results[job] for job in jobs]), len(jobs))
+        row(study, name, _cells([results[job] for job in jobs]), len(jobs))
         for study in studies
         for name, jobs in _cases(study).items()
     ]
 
 
-TABLE = Table(
-    "rank_threshold",
-    "Rank threshold: identification of one hidden state",
-    ("success", "rank(Q)", "κ(Q)", "κ(R)", "RelErr(A)"),
-    _jobs,
-    _rows,
+TABLES = (
+    Table(
+        "rank_threshold",
+        "Rank threshold: identification of one hidden state",
+        ("success", "rank(Q)", "κ(Q)", "κ(R)", "RelErr(A)"),
+        _jobs,
+        _rows,
+        order=10,
+    ),
 )

@@ -1,61 +1,36 @@
-"""Tables and figures by name, in the order of the page. Other packages add theirs by entry point ``exhume.paper``."""
+"""Tables and figures by name, found in the modules of this room. Other packages add theirs by entry point."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
-from functools import lru_cache
-from importlib import import_module
-from importlib.metadata import entry_points
 
-from exhume.errors import InputError, unknown_name
+from exhume.errors import unknown_name
 from exhume.paper.table import Table
+from exhume.registry import Registry, spelt
 
-__all__ = ["about", "by_names", "tables"]
+__all__ = ["REGISTRY", "about", "by_names", "tables"]
 
-_MODULES = (
-    "rank_threshold",
-    "designed_recovery",
-    "designed_precision",
-    "attacker_data",
-    "attacker_complete",
-    "attacker_facts",
-    "rank_sensitivity",
-    "state_diagnostics",
-    "replay_psd",
-    "feature_error",
-    "dinov2",
-    "probe_scale",
-    "detectability",
-    "prediction_change",
-    "amplification_bound",
-    "class_replay",
-    "client_replay",
-)
+REGISTRY = Registry("table", "exhume.paper", "TABLES", "exhume.paper", Table)
+
+_ALL = "all"
 
 
-@lru_cache(maxsize=1)
 def tables() -> dict[str, Table]:
-    """Return every table and figure."""
-    found: dict[str, Table] = {}
-    ours = [import_module(f"exhume.paper.{name}").TABLE for name in _MODULES]
-    for table in [*ours, *(point.load() for point in entry_points(group="exhume.paper"))]:
-        if table.name in found:
-            raise InputError("table", "a name that is not taken", f"'{table.name}' twice")
-        found[table.name] = table
-    return found
+    """Return every table and figure, in the order of the page."""
+    return dict(sorted(REGISTRY.items(), key=lambda item: (item[1].order, item[0])))
 
 
 def by_names(names: Iterable[str]) -> list[Table]:
-    """Return tables by name, in the order of the page; ``all`` is every one."""
-    wanted = set(names)
+    """Return tables by name, hyphens and underscores alike, in the order of the page; ``all`` is every one."""
     known = tables()
-    for name in sorted(wanted - {"all"}):
-        if name not in known:
-            raise unknown_name("table", name, [*known, "all"])
-    return [table for name, table in known.items() if name in wanted or "all" in wanted]
+    wanted = {spelt(name): name for name in names}
+    for name in sorted(wanted.keys() - map(spelt, [*known, _ALL])):
+        raise unknown_name("table", wanted[name], [*known, _ALL])
+    return [table for name, table in known.items() if spelt(name) in wanted or _ALL in wanted]
 
 
 def about(table: Table) -> str:
     """Return what the module of a table says about its experiment, as one paragraph."""
-    module = import_module(table.rows.__module__)
-    return " ".join((module.__doc__ or "").split())
+    module = inspect.getmodule(table.rows)
+    return " ".join((getattr(module, "__doc__", None) or "").split())

@@ -1,4 +1,4 @@
-"""Results for readers: tables on the console, one Markdown page, records as JSON."""
+"""Results for readers: tables on the console, one Markdown page, comparisons as JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from exhume.paper.plan import FULL, Study
+from exhume.paper.comparisons import Comparison, Difference, compared, differences
+from exhume.paper.feature_source import heading
 from exhume.paper.published import source
-from exhume.paper.records import Difference, Record, differences, records
 from exhume.paper.registry import about
-from exhume.paper.style import NAMES
+from exhume.paper.study import FULL, Study
 from exhume.paper.table import Results, Table
-from exhume.paper.values import from_record
+from exhume.paper.values import from_plain
 
-__all__ = ["Page", "console_table", "read_records", "write_json"]
+__all__ = ["Page", "as_json", "console_table", "read_comparisons"]
 
 _SUBSAMPLE = [
     "This is a subsample of the paper's trials: cells may differ from the published ones for that reason alone.",
@@ -39,9 +39,9 @@ class Page:
     seconds: float
     """Processor time of all trials when they ran."""
 
-    def records(self) -> dict[str, list[Record]]:
+    def comparisons(self) -> dict[str, list[Comparison]]:
         """Return the cells of every table."""
-        return {table.name: records(table, table.rows(self.studies, self.results)) for table in self.tables}
+        return {table.name: compared(table, table.rows(self.studies, self.results)) for table in self.tables}
 
     def write(self, page: Path, figures: Path) -> None:
         """Write the page, and the figures beside it."""
@@ -56,17 +56,17 @@ class Page:
 
     def markdown(self, drawn: Mapping[str, str]) -> str:
         """Return the page as text."""
-        cells = self.records()
-        gaps = differences([record for found in cells.values() for record in found])
+        cells = self.comparisons()
+        gaps = differences([cell for found in cells.values() for cell in found])
         lines = [*self._head(), *_verdict(cells, gaps)]
         for table in self.tables:
             lines += self._section(table, cells[table.name], gaps, drawn.get(table.name))
         return "\n".join(lines).rstrip() + "\n"
 
     def _head(self) -> list[str]:
-        plan = self.studies[0].plan
+        sizes = self.studies[0].sizes
         data = ", ".join(
-            f"{NAMES.get(s.data, s.data)} ({s.source.title}, d = {s.d}, features {s.source.fingerprint[:12]})"
+            f"{heading(s.data)} ({s.source.title}, d = {s.d}, features {s.source.fingerprint[:12]})"
             for s in self.studies
         )
         used = ", ".join(f"{name} {version(name)}" for name in ("exhume", "numpy", "scipy"))
@@ -75,9 +75,9 @@ class Page:
             "",
             f"Made by `{self.command}` on {data}.",
             "",
-            f"Size ({plan.name}): {plan.sentence()}.",
+            f"Size ({sizes.name}): {sizes.sentence()}.",
             "",
-            *_SUBSAMPLE[: 2 * (plan != FULL)],
+            *_SUBSAMPLE[: 2 * (sizes != FULL)],
             f"{len(self.results):,} units of work took {self.seconds / 60:.0f} minutes of processor time, one BLAS "
             f"thread each, when they ran ({used}).",
             "",
@@ -87,45 +87,45 @@ class Page:
             "",
         ]
 
-    def _section(self, table: Table, cells: list[Record], gaps: list[Difference], figure: str | None) -> list[str]:
+    def _section(self, table: Table, cells: list[Comparison], gaps: list[Difference], figure: str | None) -> list[str]:
         where = source(table.name)
-        encoders = ", ".join(dict.fromkeys(record.encoder for record in cells))
+        encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
         lines = [f"## {table.title} ({encoders})", "", f"`{table.name}`. {about(table)}", ""]
         if where is not None:
             lines += [f"Published: {where}.", ""]
         if figure is not None:
             lines += [f"![{table.title}]({figure})", ""]
-        columns = [c for c in table.columns if any(record.column == c for record in cells)]
+        columns = [c for c in table.columns if any(cell.column == c for cell in cells)]
         lines += [
             "| data | row | | " + " | ".join(columns) + " | trials |",
             "|---|---|---|" + "---|" * len(columns) + "---|",
         ]
         lines += ["| " + " | ".join(line) + " |" for line in _lines(cells, columns)]
         lines.append("")
-        mine = [gap for gap in gaps if gap.record.table == table.name]
+        mine = [gap for gap in gaps if gap.cell.table == table.name]
         if mine:
             lines += ["Differences:", "", *(_bullet(gap) for gap in mine), ""]
         return lines
 
 
-def _lines(cells: Sequence[Record], columns: Sequence[str]) -> list[list[str]]:
+def _lines(cells: Sequence[Comparison], columns: Sequence[str]) -> list[list[str]]:
     """Return the body: a measured and, if there is one, a published line per row."""
     lines = []
-    for (data, row), group in groupby(cells, key=lambda record: (record.data, record.row)):
-        found = {record.column: record for record in group}
+    for (data, row), group in groupby(cells, key=lambda cell: (cell.data, cell.row)):
+        found = {cell.column: cell for cell in group}
         trials = str(next(iter(found.values())).trials)
         for kind in ("measured", "published"):
             values = [getattr(found[c], kind) if c in found else None for c in columns]
             if kind == "measured" or any(value is not None for value in values):
-                name = [NAMES.get(data, data), row] if kind == "measured" else ["", ""]
+                name = [heading(data), row] if kind == "measured" else ["", ""]
                 shown = ["–" if value is None else str(value) for value in values]
                 lines.append([*name, kind, *shown, trials if kind == "measured" else ""])
     return lines
 
 
 def _bullet(gap: Difference) -> str:
-    record = gap.record
-    where = f"{NAMES.get(record.data, record.data)}, {record.row}, {record.column}"
+    cell = gap.cell
+    where = f"{heading(cell.data)}, {cell.row}, {cell.column}"
     return (
         f"- {where}: {gap.what}"
         + (f" ({gap.conditions})" if gap.conditions else "")
@@ -133,8 +133,8 @@ def _bullet(gap: Difference) -> str:
     )
 
 
-def _verdict(cells: Mapping[str, list[Record]], gaps: list[Difference]) -> list[str]:
-    compared = [record for found in cells.values() for record in found if record.comparable]
+def _verdict(cells: Mapping[str, list[Comparison]], gaps: list[Difference]) -> list[str]:
+    compared = [cell for found in cells.values() for cell in found if cell.comparable]
     if not compared:
         return ["No cell is compared number by number: the encoder is not the paper's.", ""]
     return [
@@ -144,29 +144,26 @@ def _verdict(cells: Mapping[str, list[Record]], gaps: list[Difference]) -> list[
     ]
 
 
-def console_table(table: Table, cells: Sequence[Record]) -> RichTable:
+def console_table(table: Table, cells: Sequence[Comparison]) -> RichTable:
     """Return one table for the console."""
-    encoders = ", ".join(dict.fromkeys(record.encoder for record in cells))
-    columns = [c for c in table.columns if any(record.column == c for record in cells)]
+    encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
+    columns = [c for c in table.columns if any(cell.column == c for cell in cells)]
     made = RichTable("data", "row", "", *columns, "trials", title=f"{table.title} ({encoders})", title_justify="left")
     for line in _lines(cells, columns):
         made.add_row(*line, style="dim" if line[2] == "published" else None)
     return made
 
 
-def write_json(path: Path, cells: Mapping[str, list[Record]]) -> None:
-    """Write one record per cell, strict JSON."""
-    plain = [record.plain() for found in cells.values() for record in found]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        "[\n" + ",\n".join(json.dumps(p, allow_nan=False, ensure_ascii=False) for p in plain) + "\n]\n", "utf-8"
-    )
+def as_json(cells: Mapping[str, list[Comparison]]) -> str:
+    """Return strict JSON, one comparison a line."""
+    plain = [cell.plain() for found in cells.values() for cell in found]
+    return "[\n" + ",\n".join(json.dumps(p, allow_nan=False, ensure_ascii=False) for p in plain) + "\n]\n"
 
 
-def read_records(path: Path) -> list[Record]:
-    """Read records that `write_json` wrote."""
+def read_comparisons(path: Path) -> list[Comparison]:
+    """Read what `as_json` gave."""
     entries = json.loads(path.read_text(encoding="utf-8"))
     return [
-        Record(**{**entry, "published": from_record(entry["published"]), "measured": from_record(entry["measured"])})
+        Comparison(**{**entry, "published": from_plain(entry["published"]), "measured": from_plain(entry["measured"])})
         for entry in entries
     ]

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from exhume.paper.plan import Study
-from exhume.paper.table import HEADS, LEVELS, Results, Row, Table, own_deletions
-from exhume.paper.values import Mean, Number, Value
-from exhume.paper.work import Job, Result
+from exhume.paper.attacker_data import own_jobs
+from exhume.paper.study import Study
+from exhume.paper.table import IN_PAPER, KINDS, Results, Table, TableRow, own_deletions, row
+from exhume.paper.values import Number, Value
+from exhume.paper.work import Result
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 _COLUMNS: dict[str, Callable[[Result], float]] = {
     "ledger RelErr(S) raw": lambda t: float(t["replay"]["ledger_error_gram"]),
@@ -27,31 +28,26 @@ _COLUMNS: dict[str, Callable[[Result], float]] = {
 }
 
 
-def _jobs(study: Study) -> list[Job]:
-    return [job for heads in HEADS for level in LEVELS for job in own_deletions(study, heads, level)]
-
-
-def _mean(values: list[float]) -> Value | None:
-    found = Mean.of(values)
-    return None if found is None else Number(found.mean)
-
-
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
-        for level in LEVELS:
-            jobs = own_deletions(study, "float64", level)
+        for kind in KINDS:
+            jobs = own_deletions(study, "float64", kind)
             done = [r for r in (results[job] for job in jobs) if r["identified"]]
-            cells: dict[str, Value | None] = {name: _mean([of(t) for t in done]) for name, of in _COLUMNS.items()}
+            cells: dict[str, Value | None] = {name: Number.mean([of(t) for t in done]) for name, of in _COLUMNS.items()}
             if done:
                 cells["min λ(S_del)"] = Number(min(t["difference"]["min_eigenvalue"] for t in done))
-            rows.append(Row(study.data, study.source.title, level, cells, len(jobs)))
-        for level in LEVELS:
-            jobs = own_deletions(study, "float32", level)
+            rows.append(row(study, IN_PAPER[kind], cells, len(jobs)))
+        for kind in KINDS:
+            jobs = own_deletions(study, "float32", kind)
             raw = [r["replay"]["head_error"] for r in (results[job] for job in jobs) if r["identified"]]
-            cells = {"replay raw": _mean(raw)}
-            rows.append(Row(study.data, study.source.title, f"{level}, float32", cells, len(jobs)))
+            cells = {"replay raw": Number.mean(raw)}
+            rows.append(row(study, f"{IN_PAPER[kind]}, float32", cells, len(jobs)))
     return rows
 
 
-TABLE = Table("replay_psd", "Replay, raw and projected, attacker data", ("min λ(S_del)", *_COLUMNS), _jobs, _rows)
+TABLES = (
+    Table(
+        "replay_psd", "Replay, raw and projected, attacker data", ("min λ(S_del)", *_COLUMNS), own_jobs, _rows, order=90
+    ),
+)

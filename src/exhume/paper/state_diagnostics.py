@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exhume.paper.plan import Study
-from exhume.paper.table import LEVELS, Results, Row, Table, designed_cell, own_cell, own_deletions
+from exhume.paper.study import Study
+from exhume.paper.table import KINDS, Results, Table, TableRow, designed_cell, own_deletions, own_states, row
 from exhume.paper.values import Number, Value
-from exhume.paper.work import Job, Result, State
+from exhume.paper.work import Job, Result, StateBefore
 
-__all__ = ["TABLE"]
+__all__ = ["TABLES"]
 
 _RESIDUALS = ("e_AR", "e_HQ", "e_AH")
 _LEFT = ("e_S", "e_G", "e_W")
@@ -21,13 +21,13 @@ _LEFT = ("e_S", "e_G", "e_W")
 
 def _states(study: Study) -> dict[str, list[Job]]:
     return {
-        "designed": [Job(study.source, State(designed_cell(study)))],
-        "attacker data": [Job(study.source, State(own_cell(study, "float64", seed))) for seed in study.own_seeds],
+        "designed": [Job(study.source, StateBefore(designed_cell(study)))],
+        "attacker data": own_states(study),
     }
 
 
 def _trials(study: Study) -> list[Job]:
-    return [job for level in LEVELS for job in own_deletions(study, "float64", level)]
+    return [job for kind in KINDS for job in own_deletions(study, "float64", kind)]
 
 
 def _jobs(study: Study) -> list[Job]:
@@ -45,7 +45,7 @@ def _cells(found: list[Result]) -> dict[str, Value | None]:
     }
 
 
-def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
+def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
     rows = []
     for study in studies:
         for name, jobs in _states(study).items():
@@ -53,14 +53,17 @@ def _rows(studies: Sequence[Study], results: Results) -> list[Row]:
             if name != "designed":
                 done = [r for r in (results[job] for job in _trials(study)) if r["identified"]]
                 cells |= {f"max {e}": Number(max(r["residuals"][e] for r in done)) for e in _LEFT if done}
-            rows.append(Row(study.data, study.source.title, name, cells, len(jobs)))
+            rows.append(row(study, name, cells, len(jobs)))
     return rows
 
 
-TABLE = Table(
-    "state_diagnostics",
-    "State-identification diagnostics, float64",
-    (*_RESIDUALS, "λ_min(A)", "λ_min(H)", *(f"max {e}" for e in _LEFT)),
-    _jobs,
-    _rows,
+TABLES = (
+    Table(
+        "state_diagnostics",
+        "State-identification diagnostics, float64",
+        (*_RESIDUALS, "λ_min(A)", "λ_min(H)", *(f"max {e}" for e in _LEFT)),
+        _jobs,
+        _rows,
+        order=80,
+    ),
 )

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exhume.paper.cells import CellSpec, Pick, Split
-from exhume.paper.plan import Study
+from exhume.paper.cells import CellSpec, Split, Victim
+from exhume.paper.study import Study
 from exhume.paper.values import Count, Mean, Value
-from exhume.paper.work import Chain, Deletion, Job, Result
+from exhume.paper.work import AttackedDeletion, Job, Result, SequentialDeletions, StateBefore, UsableClients
 
 __all__ = [
-    "HEADS",
-    "LEVELS",
+    "IN_PAPER",
+    "KINDS",
+    "PRECISIONS",
     "TARGET_SEED",
     "Results",
-    "Row",
     "Table",
-    "class_picks",
+    "TableRow",
+    "class_victims",
     "deletions",
     "designed_cell",
-    "designed_chains",
+    "designed_walks",
     "errors",
     "labels",
     "own_cell",
     "own_deletions",
+    "own_states",
     "rank_one",
+    "row",
     "split",
     "successes",
+    "usable_jobs",
 ]
 
-LEVELS = ("sample", "class", "client")
-HEADS = ("float64", "float32")
+IN_PAPER = {"record": "sample", "class": "class", "client": "client"}
+"""Kinds of deletion, each with the paper's word for it, which rows and columns keep."""
+KINDS = tuple(IN_PAPER)
+PRECISIONS = ("float64", "float32")
 TARGET_SEED = 7
-"""The paper's seed for the samples that the designed probe deletes."""
+"""The paper's seed for the records that the designed probe deletes."""
 
 Results = Mapping[Job, Result]
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One measured row: the data and encoder it belongs to, its name, and a value per column."""
 
     data: str
@@ -66,14 +73,22 @@ class Table:
         From studies and results to measured rows.
     draw : callable, optional
         Draws the figure of all studies to a file; a table has none.
+    order : float
+        Its place on the page, among the orders of the others.
     """
 
     name: str
     title: str
     columns: tuple[str, ...]
     jobs: Callable[[Study], list[Job]]
-    rows: Callable[[Sequence[Study], Results], list[Row]]
+    rows: Callable[[Sequence[Study], Results], list[TableRow]]
     draw: Callable[[Sequence[Study], Results, Path], None] | None = None
+    order: float = math.inf
+
+
+def row(study: Study, name: str, cells: Mapping[str, Value | None], trials: int) -> TableRow:
+    """Return a row of one study."""
+    return TableRow(study.data, study.source.title, name, cells, trials)
 
 
 def split(study: Study, seed: int) -> Split:
@@ -81,44 +96,56 @@ def split(study: Study, seed: int) -> Split:
     return Split(seed, study.members, study.alpha)
 
 
-def designed_cell(study: Study, heads: str = "float64", scale: float = 1e4, clipped: bool = False) -> CellSpec:
+def designed_cell(study: Study, precision: str = "float64", scale: float = 1e4, clipped: bool = False) -> CellSpec:
     """Return the designed probe against the server with everybody's rows."""
-    return CellSpec("designed", heads, split(study, study.seed), scale=scale, clipped=clipped)
+    return CellSpec("designed", precision, split(study, study.seed), scale=scale, clipped=clipped)
 
 
-def own_cell(study: Study, heads: str, seed: int, responses: int | None = None) -> CellSpec:
+def own_cell(study: Study, precision: str, seed: int, responses: int | None = None) -> CellSpec:
     """Return the attacker-data probe of one split; ``responses`` is twice the lower bound unless told."""
     count = 2 * study.bound if responses is None else responses
-    return CellSpec("own_data", heads, split(study, seed), responses=count, sequence=seed)
+    return CellSpec("own_data", precision, split(study, seed), responses=count, sequence=seed)
 
 
-def class_picks(study: Study) -> list[Pick]:
+def usable_jobs(study: Study) -> list[Job]:
+    """Return the full-rank gate of every attacker-data split."""
+    return [Job(study.source, UsableClients(split(study, seed))) for seed in study.own_seeds]
+
+
+def own_states(study: Study, responses: int | None = None) -> list[Job]:
+    """Return the identifications from attacker data, float64, one job per split."""
+    return [Job(study.source, StateBefore(own_cell(study, "float64", seed, responses))) for seed in study.own_seeds]
+
+
+def class_victims(study: Study) -> list[Victim]:
     """Return the deletions of whole classes."""
-    return [Pick("class", k) for k in range(study.classes)]
+    return [Victim("class", k) for k in range(study.classes)]
 
 
-def deletions(study: Study, cell: CellSpec, picks: Iterable[Pick]) -> list[Job]:
+def deletions(study: Study, cell: CellSpec, victims: Iterable[Victim]) -> list[Job]:
     """Return one job per deletion."""
-    return [Job(study.source, Deletion(cell, pick)) for pick in picks]
+    return [Job(study.source, AttackedDeletion(cell, victim)) for victim in victims]
 
 
-def designed_chains(study: Study) -> list[Job]:
+def designed_walks(study: Study) -> list[Job]:
     """Return the sequential client deletions, float64, one job per partition."""
     cell = designed_cell(study)
-    return [Job(study.source, Chain(cell, "client", seed)) for seed in study.partition_seeds]
+    return [Job(study.source, SequentialDeletions(cell, "client", seed)) for seed in study.partition_seeds]
 
 
-def own_deletions(study: Study, heads: str, level: str, seeds: Iterable[int] | None = None) -> list[Job]:
-    """Return the attacker-data deletions of one level, pooled over the seeds."""
-    plan = study.plan
+def own_deletions(study: Study, precision: str, kind: str, seeds: Iterable[int] | None = None) -> list[Job]:
+    """Return the attacker-data deletions of one kind, pooled over the seeds."""
+    sizes = study.sizes
     jobs: list[Job] = []
     for seed in study.own_seeds if seeds is None else seeds:
-        picks = {
-            "sample": [Pick("sample", i, seed, others=True) for i in range(plan.own_samples)],
-            "class": class_picks(study),
-            "client": [Pick("client", i, seed, others=True) for i in range(min(plan.own_clients, study.members - 1))],
-        }[level]
-        jobs += deletions(study, own_cell(study, heads, seed), picks)
+        victims = {
+            "record": [Victim("record", i, seed, others=True) for i in range(sizes.own_records)],
+            "class": class_victims(study),
+            "client": [
+                Victim("client", i, seed, others=True) for i in range(min(sizes.own_clients, study.members - 1))
+            ],
+        }[kind]
+        jobs += deletions(study, own_cell(study, precision, seed), victims)
     return jobs
 
 

@@ -13,19 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 from exhume.errors import InputError
+from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["Count", "Mean", "Number", "Range", "Value", "clopper_pearson", "from_record", "parse"]
-
-
-def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact binomial interval; it treats the trials as independent, as the paper's does."""
-    tail = (1 - level) / 2
-    low = float(beta.ppf(tail, count, of - count + 1)) if count else 0.0
-    high = float(beta.ppf(1 - tail, count + 1, of - count)) if count < of else 1.0
-    return low, high
+__all__ = ["Count", "Mean", "Number", "Range", "Value", "from_plain", "parse"]
 
 
 def _number(x: float) -> str:
@@ -49,15 +41,21 @@ class Number:
 
     value: float
 
+    @classmethod
+    def mean(cls, values: Iterable[float]) -> Number | None:
+        """Average, without the spread; None of nothing."""
+        found = Mean.of(values)
+        return None if found is None else cls(found.mean)
+
     def __str__(self) -> str:
         return _number(self.value)
 
     @property
-    def level(self) -> float | None:
+    def size(self) -> float | None:
         """The size that is compared on a logarithmic scale."""
         return self.value if self.value > 0 and math.isfinite(self.value) else None
 
-    def record(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return what goes into JSON."""
         return {"value": _plain(self.value)}
 
@@ -79,11 +77,11 @@ class Mean:
         return f"{_number(self.mean)} ± {_number(self.sd)}"
 
     @property
-    def level(self) -> float | None:
+    def size(self) -> float | None:
         """The size that is compared on a logarithmic scale."""
         return self.mean if self.mean > 0 and math.isfinite(self.mean) else None
 
-    def record(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return what goes into JSON."""
         return {"mean": _plain(self.mean), "sd": _plain(self.sd)}
 
@@ -108,11 +106,11 @@ class Count:
         return f"{self.count}/{self.of} [{self.interval[0]:.4f}, {self.interval[1]:.4f}]"
 
     @property
-    def level(self) -> float | None:
+    def size(self) -> float | None:
         """Counts are compared as they are, never on a logarithmic scale."""
         return None
 
-    def record(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return what goes into JSON."""
         extra = {} if self.interval is None else {"interval": list(self.interval)}
         return {"count": self.count, "of": self.of, **extra}
@@ -135,11 +133,11 @@ class Range:
         return _number(self.low) if self.low == self.high else f"{_number(self.low)} .. {_number(self.high)}"
 
     @property
-    def level(self) -> float | None:
+    def size(self) -> float | None:
         """The geometric middle, compared on a logarithmic scale."""
         return math.sqrt(self.low * self.high) if self.low > 0 and math.isfinite(self.high) else None
 
-    def record(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return what goes into JSON."""
         return {"low": _plain(self.low), "high": _plain(self.high)}
 
@@ -166,8 +164,8 @@ def parse(text: str) -> Value:
         raise InputError("published value", "a count, a mean ± sd, a range or a number", f"'{text}'") from error
 
 
-def from_record(plain: dict[str, Any] | None) -> Value | None:
-    """Read what `record` gave."""
+def from_plain(plain: dict[str, Any] | None) -> Value | None:
+    """Read what `plain` gave."""
     if plain is None:
         return None
     if "count" in plain:

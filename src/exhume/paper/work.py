@@ -1,38 +1,43 @@
 """The units of work that tables ask for: each is plain data, runs anywhere, and returns plain numbers.
 
 The attacker's part sees only heads and its own messages (`exhume.simulate.trial`); the hidden ledger is read here for
-scoring alone. ``REVISION`` goes into every key: raise it when the meaning of a result changes.
+scoring alone.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import svdvals
 
-from exhume.attack._linalg import StackFactor, relative
-from exhume.attack.identify import Diagnostics, identify
-from exhume.attack.identify import State as Identified
+from exhume.attack.estimate import direct
 from exhume.attack.recover import difference
 from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics, State
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
-from exhume.paper.cells import CellSpec, Pick, Split, cell, pick, scenario
-from exhume.paper.source import Source
-from exhume.protocol.head import Head
-from exhume.protocol.rules import Heads
-from exhume.protocol.server import Server
-from exhume.protocol.summary import Update
-from exhume.simulate.trial import Cell, Recovery, Trial
+from exhume.jobs.key import key_of
+from exhume.numerics import relative
+from exhume.paper.cells import CellSpec, Split, Victim, cell, scenario, victim_rows
+from exhume.paper.feature_source import FeatureSource
+from exhume.simulate.federation import Federation
+from exhume.simulate.scoring import Replayed, Scored
+from exhume.simulate.trial import Campaign, Trial
 
-__all__ = ["REVISION", "Chain", "Deletion", "Gate", "Job", "Result", "Spec", "Stack", "State"]
+__all__ = [
+    "TOLERANCES",
+    "AttackedDeletion",
+    "Job",
+    "ResponseStack",
+    "Result",
+    "SequentialDeletions",
+    "Spec",
+    "StateBefore",
+    "UsableClients",
+]
 
-REVISION = 1
 TOLERANCES = (1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 
 Result = dict[str, Any]
@@ -41,7 +46,7 @@ Result = dict[str, Any]
 class Spec(Protocol):
     """A unit of work: a frozen dataclass of plain data."""
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Do the work."""
         ...
 
@@ -50,26 +55,13 @@ class Spec(Protocol):
 class Job:
     """A unit of work on some features."""
 
-    source: Source
+    source: FeatureSource
     spec: Spec
 
     @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that decides the result."""
-        return {
-            "kind": type(self.spec).__name__,
-            "revision": REVISION,
-            "data": self.source.data,
-            "encoder": self.source.title,
-            "features": self.source.fingerprint,
-            "spec": asdict(self.spec),  # type: ignore[call-overload]
-        }
-
-    @property
     def key(self) -> str:
-        """Hash of the inputs; the names of data and encoder are for readers, the fingerprint counts."""
-        counted = {name: value for name, value in self.inputs.items() if name not in ("data", "encoder")}
-        return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+        """Names the result: hash of the unit's code, of its data, and of the content of the features."""
+        return key_of(type(self.spec), {"features": self.source.fingerprint, "spec": self.spec})
 
     def run(self) -> Result:
         """Do the work."""
@@ -82,8 +74,15 @@ def _diagnostics(found: Diagnostics | None) -> Result | None:
     return {**asdict(found), "kappa_X": found.kappa_X, "kappa_Z": found.kappa_Z}
 
 
-def _recovery(found: Recovery | None) -> Result | None:
+def _recovery(found: Scored | None) -> Result | None:
     return None if found is None else asdict(found)
+
+
+def _replay(found: Replayed | None) -> Result | None:
+    """Return the numbers of a replay, without the head and what it cost."""
+    if found is None:
+        return None
+    return {name: value for name, value in vars(found).items() if name not in ("head", "cost", "refused")}
 
 
 def _flat(trial: Trial) -> Result:
@@ -93,8 +92,8 @@ def _flat(trial: Trial) -> Result:
         "identified": trial.identified,
         "reason": trial.reason,
         "difference": _recovery(trial.recovery("difference")),
-        "rank_one": _recovery(trial.recovery("rank_one")),
-        "replay": asdict(trial.replays[0]) if trial.replays else None,
+        "rank_one": _recovery(trial.recovery("rank-one")),
+        "replay": _replay(trial.replay("difference")),
         "state_pre": trial.state_error_pre,
         "state_post": trial.state_error_post,
         "bound": trial.amplification,
@@ -105,28 +104,29 @@ def _flat(trial: Trial) -> Result:
 
 
 @dataclass(frozen=True)
-class Deletion:
+class AttackedDeletion:
     """One deletion under attack: the state before is identified once per cell, then delete, identify, replay."""
 
     cell: CellSpec
-    pick: Pick
+    victim: Victim
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Attack and score."""
         live = cell(source, self.cell)
-        return _flat(live.trial(pick(live.scenario, self.cell.split, self.pick)))
+        rows = victim_rows(live.scenario, self.cell.split, self.victim)
+        return _flat(live.trial(rows, kind=self.victim.kind))
 
 
 @dataclass(frozen=True)
-class State:
+class StateBefore:
     """Identification of the state before any deletion."""
 
     cell: CellSpec
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Identify and score."""
         live = cell(source, self.cell)
-        moment = live.server.ledger.summary.moment
+        moment = live.federation.server.ledger.summary.moment
         return {
             "identified": live.before is not None,
             "reason": live.reason,
@@ -138,7 +138,7 @@ class State:
         }
 
 
-def _largest(live: Cell) -> Result:
+def _largest(live: Campaign) -> Result:
     """Return the largest request of the probe, and the largest change of the head from one release to the next."""
     heads = [live.W, *(live.W + block for block in np.hsplit(live.transcript.X, live.transcript.responses))]
     return {
@@ -148,22 +148,21 @@ def _largest(live: Cell) -> Result:
 
 
 @dataclass(frozen=True)
-class Stack:
+class ResponseStack:
     """Singular values of a response stack, before any deletion or after that of one class."""
 
     cell: CellSpec
     deleted: int | None
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Probe and decompose."""
         live = cell(source, self.cell)
         transcript = live.transcript
         if self.deleted is not None:
-            server = Server(live.server.ledger.copy(), release=Heads(self.cell.heads))
-            rows = pick(live.scenario, self.cell.split, Pick("class", self.deleted))
-            server.submit(Update.deleting(live.scenario.summary(rows)), "honest")
-            transcript = live.attack.elsewhere(server.as_target("attacker")).run(live.probe)
-        values = svdvals(StackFactor.of(transcript.X).triangle, check_finite=False)
+            federation = live.federation.fork()
+            federation.delete(victim_rows(live.scenario, self.cell.split, Victim("class", self.deleted)))
+            transcript = live.attack.facing(federation.target()).run(live.probe)
+        values = transcript.singular_values()
         return {
             "sigma_max": float(values[0]),
             "sigma_min": float(values[-1]),
@@ -172,12 +171,12 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Gate:
+class UsableClients:
     """The full-rank gate over the clients of a split."""
 
     split: Split
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Count the usable clients and describe the attacker."""
         stage = scenario(source, self.split)
         return {
@@ -188,7 +187,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Chain:
+class SequentialDeletions:
     """Sequential deletions on two branches: the honest one keeps them, the attacked one replays each at once.
 
     ``fresh`` identifies the state anew before every deletion, as the paper's program does: 109 responses per event.
@@ -197,46 +196,44 @@ class Chain:
     """
 
     cell: CellSpec
-    level: str
+    kind: str
     seed: int = 0
     fresh: bool = True
 
-    def run(self, source: Source) -> Result:
+    def run(self, source: FeatureSource) -> Result:
         """Walk both branches; one record per deletion."""
         live = cell(source, self.cell)
-        found = source.load()
-        count = {"class": found.classes, "client": self.cell.split.members}[self.level]
-        honest, attacked = (Server(live.server.ledger.copy(), release=Heads(self.cell.heads)) for _ in range(2))
-        attack = live.attack.elsewhere(attacked.as_target("attacker"))
+        count = {"class": live.scenario.classes, "client": self.cell.split.members}[self.kind]
+        honest, attacked = live.federation.fork(), live.federation.fork()
+        attack = live.attack.facing(attacked.target())
 
-        def accuracy(of: Server) -> float:
-            return Head(of.ledger.head()).accuracy(found.test_features, found.test_labels)
+        def accuracy(of: Federation) -> float | None:
+            return live.scenario.accuracy(of.server.ledger.head())
 
         steps: list[Result] = []
         before = live.before
         for number in range(count):
-            rows = pick(live.scenario, self.cell.split, Pick(self.level, number, self.seed))
+            rows = victim_rows(live.scenario, self.cell.split, Victim(self.kind, number, self.seed))
             deleted = live.scenario.summary(rows)
             step: Result = {"rows": len(rows), "identified": False, "gram": None, "moment": None}
             if self.fresh and number:
                 before = self._state(attack, live)
-            attacked.submit(Update.deleting(deleted), "honest")
+            attacked.delete(rows)
             after = self._state(attack, live)
             if before is not None and after is not None:
-                block = difference(before, after)
+                block = difference(before, after).block
                 attack.replay(block)
                 step["identified"] = True
                 step["gram"] = relative(block.gram - deleted.gram, deleted.gram)
                 step["moment"] = relative(block.moment - deleted.moment, deleted.moment)
-            honest.submit(Update.deleting(deleted), "honest")
-            step["head_error"] = relative(attacked.ledger.head() - live.W, live.W)
+            honest.delete(rows)
+            step["head_error"] = relative(attacked.server.ledger.head() - live.W, live.W)
             step["attacked"], step["honest"] = accuracy(attacked), accuracy(honest)
             steps.append(step)
-        start = Head(live.W).accuracy(found.test_features, found.test_labels)
-        return {"start": start, "steps": steps}
+        return {"start": live.scenario.accuracy(live.W), "steps": steps}
 
-    def _state(self, attack: Attack, live: Cell) -> Identified | None:
+    def _state(self, attack: Attack, live: Campaign) -> State | None:
         try:
-            return identify(attack.run(live.probe), tolerance=self.cell.tolerance)
+            return direct(attack.run(live.probe), tolerance=self.cell.tolerance)
         except NotIdentifiedError:
             return None

@@ -64,9 +64,11 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
 
     name: ClassVar[str] = ""
     """What configurations, receipts and reports call it."""
+    about: ClassVar[str] = ""
+    """It in one line, for lists."""
 
-    def check(self, ledger: Ledger) -> None:  # noqa: B027 - most fit every ledger
-        """Raise an `InputError` if this part cannot serve such a ledger. Asked once, when a server is built."""
+    def check_size(self, d: int, c: int) -> None:  # noqa: B027 - most suit every ledger
+        """Raise an `InputError` if this part cannot serve a ledger of this size. Asked once, when a server is built."""
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Return what takes back whatever the step that begins now, by these clients, makes this part remember.
@@ -85,6 +87,11 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
 
 class AdmissionRule(_Part):
     """Accepts or refuses updates before they touch the ledger."""
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """What a message must carry to pass this rule: of ``"tag"`` and ``"rows"``, by default nothing."""
+        return frozenset()
 
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:
@@ -143,6 +150,9 @@ class Heads(ReleaseRule):
     precision
         ``"float64"``, ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"Nbits"``.
     """
+
+    name = "heads"
+    about = "every head, rounded to a number format"
 
     def __init__(self, precision: str = "float64") -> None:
         significant_bits(precision)

@@ -1,90 +1,38 @@
-"""One attack on one deletion: the state before is identified once per cell, then each deletion is a trial of its own.
+"""One attack on one deletion, on any server: the state before is identified once, then each deletion is a trial.
 
 The attacker's part sees only heads and its own messages; this module plays the evaluator, who knows the hidden ledger,
-applies the honest deletion through the server, and scores what came out.
+has the owners delete through the server, and scores what came out. Every refusal and every withheld head is an outcome.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
-from exhume.attack._linalg import relative
+from exhume.attack import estimate, recover
 from exhume.attack.block import Block
-from exhume.attack.bounds import DeletionRun, amplification_bound
-from exhume.attack.identify import Diagnostics, State, identify
 from exhume.attack.probes.base import Probe
-from exhume.attack.recover import difference, rank_one
+from exhume.attack.recover import Recovered
 from exhume.attack.session import Attack, Cost
-from exhume.attack.symmetric import identify_symmetric
+from exhume.attack.state import Diagnostics, State
+from exhume.attack.theory.bounds import DeletionRun, amplification_bound
 from exhume.attack.transcript import Transcript
-from exhume.errors import AttackError, InputError, NotIdentifiedError, RefusedError, SingularStateError
-from exhume.numerics import Matrix, Rows
-from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Heads
-from exhume.protocol.server import Server
+from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
+from exhume.numerics import RANK_TOLERANCE, Matrix, Rows, relative
+from exhume.protocol.head import Head
+from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
-from exhume.simulate.scenario import Scenario
+from exhume.simulate.federation import Asked, Federation
+from exhume.simulate.listening import ProbeOutcome, listen, refusal_of
+from exhume.simulate.scoring import Replayed, Residuals, Scored, score
 
-__all__ = ["Cell", "Recovery", "Replay", "Residuals", "Trial", "scored_as", "sharpened"]
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What one estimator made of one deletion, scored against the truth."""
-
-    method: str
-    relerr_gram: float
-    relerr_moment: float
-    label: int | None
-    """The label that the attacker read off; None where more than one record was deleted."""
-    label_correct: bool | None
-    relerr_feature: float | None
-    known: bool | None
-    """Whether the attacker's own check stands by it; None for estimators without one."""
-    margin: float | None
-    min_eigenvalue: float | None = None
+__all__ = ["Campaign", "Trial"]
 
 
-@dataclass(frozen=True)
-class Replay:
-    """What re-inserting the recovered block did."""
-
-    method: str
-    head_error: float
-    """Relative distance of the unrounded head from the one before the deletion, raw block; infinite if the ledger
-    refused it."""
-    head_error_psd: float | None
-    """The same with the block's gram projected to positive semidefinite; None if the projected replay failed."""
-    relerr_gram_psd: float | None
-    ledger_error_gram: float | None = None
-    """How far the replayed ledger's gram is from the one before the deletion, relative to the whole ledger."""
-    ledger_error_moment: float | None = None
-    ledger_error_gram_psd: float | None = None
-
-
-@dataclass(frozen=True)
-class Residuals:
-    """What the cancellation left behind, relative: gram, moment and head (hidden values, for the evaluator)."""
-
-    e_S: float
-    e_G: float
-    e_W: float
-
-    @classmethod
-    def between(cls, before: Ledger, after: Ledger) -> Residuals:
-        """Compare two ledgers."""
-        a, b = before.summary, after.summary
-        head = before.head()
-        return cls(
-            relative(b.gram - a.gram, a.gram),
-            relative(b.moment - a.moment, a.moment),
-            relative(after.head() - head, head),
-        )
-
-
-@dataclass(frozen=True)
+@dataclass
 class Trial:
     """One deletion under attack."""
 
@@ -92,210 +40,291 @@ class Trial:
     """How many records were deleted."""
     label: int | None
     """The true label of a single deleted record."""
+    asked: Asked
+    federation: Federation
+    """As the deletion, and then the attacker's probes, left it."""
+    head: Matrix
+    """The exact head after the deletion."""
+    public: Matrix | None
+    """The head that went out after the deletion, if one did."""
     identified: bool
     """Whether both states passed Algorithm 1's tests (the state before alone, where no second one was sought)."""
     reason: str | None
-    recoveries: tuple[Recovery, ...]
-    replays: tuple[Replay, ...]
     state_error_pre: float | None
-    state_error_post: float | None
-    amplification: float | None
+    state_error_post: float | None = None
+    amplification: float | None = None
     """The bound ``B_S`` on the differenced gram's relative error."""
-    post: Diagnostics | None
-    residuals: Residuals | None
-    cost: Cost
-    blocks: tuple[tuple[str, Block], ...] = ()
-    """The recovered blocks by method, where they were asked for."""
+    post: Diagnostics | None = None
+    residuals: Residuals | None = None
+    outcome: ProbeOutcome | None = None
+    """Of the probe sequence after the deletion, if there was one."""
+    cost: Cost = field(default_factory=Cost)
+    """Of the most expensive recovery."""
+    recoveries: list[Scored] = field(default_factory=list)
+    replays: list[Replayed] = field(default_factory=list)
+    blocks: dict[str, Block] = field(default_factory=dict)
 
-    def recovery(self, method: str) -> Recovery | None:
-        """Return what one estimator found, if it ran."""
+    def recovery(self, method: str) -> Scored | None:
+        """Return what one recovery found, if it ran."""
         return next((r for r in self.recoveries if r.method == method), None)
 
+    def replay(self, method: str) -> Replayed | None:
+        """Return what the replay of one recovery's block did, if it ran."""
+        return next((r for r in self.replays if r.method == method), None)
 
-class Cell:
-    """One scenario, probe and head precision, its state identified once: a factory of trials.
+
+class Campaign:
+    """One probe against one federation, its state identified once if it can be: a factory of trials.
 
     Parameters
     ----------
-    scenario, probe, heads
-        Who is there, what the attacker sends, in what precision heads are released.
+    federation
+        The server with everybody's rows in it; the campaign takes it over.
+    probe
+        What the attacker sends.
     tolerance
         Rank tolerance of the identification.
-    nonnegative
-        Whether the encoder is known to give non-negative features.
     project
         Whether trials also score the projection to positive semidefinite (two eigendecompositions each).
     """
 
     def __init__(
-        self,
-        scenario: Scenario,
-        probe: Probe,
-        heads: str,
-        *,
-        tolerance: float = 1e-10,
-        nonnegative: bool = False,
-        project: bool = True,
+        self, federation: Federation, probe: Probe, *, tolerance: float = RANK_TOLERANCE, project: bool = True
     ) -> None:
-        self.scenario, self.probe, self.heads = scenario, probe, heads
-        self._tolerance, self._nonnegative, self._project = tolerance, nonnegative, project
-        self.server = scenario.server(heads)
-        start = self.server.ledger.copy()
-        self._start = start.summary
-        self.A = self._start.gram + scenario.gamma * np.eye(scenario.d)
-        self.W = start.head()
-        self.attack = Attack(self.server.as_target("attacker"))
-        self.transcript: Transcript = self.attack.run(probe)
-        self.residuals = Residuals.between(start, self.server.ledger)
-        self.before, self.reason = self._identified(self.transcript)
-        self.diagnostics = self.before.diagnostics if self.before is not None else self._failed
-        self.sharper = self._sharper()
+        self.federation, self.probe, self.scenario = federation, probe, federation.scenario
+        self._tolerance, self._project = tolerance, project
+        start = federation.server.ledger.copy()
+        self._start, self.A, self.W = start.summary, federation.A, start.head()
+        """The hidden totals, the state and the exact head that trials are measured against."""
+        self.attack = Attack(federation.target())
+        exact = federation.exact
+        self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
+        self.residuals = Residuals.between(start, federation.server.ledger)
+        found, self.diagnostics, self.reason = self._identified(self.outcome)
+        self.state_error = None if found is None else relative(found.A - self.A, self.A)
+        """Relative error of the paper's estimate of the state."""
+        sharper = found if exact else self._sharper(self.outcome.transcript)
+        self.state_error_sharper = None if sharper is None else relative(sharper.A - self.A, self.A)
+        standing = self.outcome.standing
+        self.before, self.sharper = _moved(found, standing), _moved(sharper, standing)
+        if standing is not None:
+            self.A, self.W = federation.A, federation.server.ledger.head()
 
-    def _identified(self, transcript: Transcript) -> tuple[State | None, str | None]:
+    @property
+    def transcript(self) -> Transcript:
+        """What was heard before any deletion."""
+        if self.outcome.transcript is None:
+            raise NotIdentifiedError(self.outcome.broken or "no head to start from")
+        return self.outcome.transcript
+
+    def _identified(self, outcome: ProbeOutcome) -> tuple[State | None, Diagnostics | None, str | None]:
+        if outcome.transcript is None or not outcome.responses:
+            return None, None, outcome.why()
         try:
-            return identify(transcript, tolerance=self._tolerance), None
+            state = estimate.direct(outcome.transcript, tolerance=self._tolerance)
         except NotIdentifiedError as error:
-            self._failed = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
-            return None, error.reason
+            found = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
+            return None, found, outcome.why(error.reason)
+        except np.linalg.LinAlgError as error:
+            return None, None, outcome.why(f"unstable: {error}")
+        return state, state.diagnostics, outcome.why()
 
-    def _sharper(self) -> State | None:
-        """Return the estimate that the rank-one recovery starts from: noise-aware where heads are rounded."""
-        if self.heads == "float64":
-            return self.before
-        return sharpened(self.transcript, self.scenario.own[0], self._tolerance)
+    def _sharper(self, transcript: Transcript | None) -> State | None:
+        """Return the noise-aware estimate that recoveries from single heads start from, unless heads are exact."""
+        if transcript is None or not transcript.responses:
+            return None
+        try:
+            return estimate.symmetric(
+                transcript, tolerance=self._tolerance, guess=estimate.gram_guess(self.scenario.own[0])
+            )
+        except (NotIdentifiedError, np.linalg.LinAlgError):
+            return None
 
-    @property
-    def state_error(self) -> float | None:
-        """Relative error of the paper's estimate of the state before."""
-        return None if self.before is None else relative(self.before.A - self.A, self.A)
-
-    @property
-    def state_error_sharper(self) -> float | None:
-        """Relative error of the noise-aware estimate of the state before."""
-        return None if self.sharper is None else relative(self.sharper.A - self.A, self.A)
-
-    def trial(
-        self, rows: Rows, methods: tuple[str, ...] = ("difference", "rank_one"), *, keep_blocks: bool = False
-    ) -> Trial:
-        """Delete some rows through the server, attack, score. Each trial starts from the same state."""
-        unknown = set(methods) - {"difference", "rank_one"}
-        if unknown:
-            raise InputError("methods", "difference, rank_one", ", ".join(sorted(unknown)))
-        deleted = self.scenario.summary(rows)
-        server = Server(self.server.ledger.copy(), release=Heads(self.heads))
-        server.submit(Update.deleting(deleted), "honest")
-        attack = self.attack.elsewhere(server.as_target("attacker"))
+    def trial(self, rows: Rows, methods: Sequence[str] = ("difference", "rank-one"), kind: str | None = None) -> Trial:
+        """Let the owners delete some rows, attack, score. Each trial starts from the same state."""
+        wanted = [recover.REGISTRY.find(method) for method in methods]
+        kind = kind or ("record" if len(rows) == 1 else "class")
+        federation = self.federation.fork()
+        asked = federation.delete(rows)
+        public = federation.head() if asked.released else None
         label = int(self.scenario.labels[rows[0]]) if len(rows) == 1 else None
+        known = self.before is not None
         trial = Trial(
             len(rows),
             label,
-            self.before is not None,
-            self.reason,
-            (),
-            (),
+            asked,
+            federation,
+            federation.server.ledger.head(),
+            None if public is None else public.weights,
+            known,
+            None if known else self.reason,
             self.state_error,
-            None,
-            None,
-            None,
-            None,
-            attack.cost,
         )
-        if "rank_one" in methods and self.sharper is not None and label is not None:
-            scored, block = self._rank_one(attack, deleted, label)
-            trial = replace(trial, recoveries=(scored,), blocks=(("rank_one", block),))
-        if "difference" in methods:
-            trial = self._difference(trial, server, attack, deleted)
-        return replace(trial, cost=attack.cost, blocks=trial.blocks if keep_blocks else ())
-
-    def _rank_one(self, attack: Attack, deleted: Summary, label: int) -> tuple[Recovery, Block]:
-        assert self.sharper is not None
-        found = rank_one(self.sharper, attack.observe(), nonnegative=self._nonnegative)
-        block = found.block(self.scenario.classes)
-        scored = scored_as("rank_one", block, deleted, label)
-        return replace(scored, known=found.known, margin=found.margin), block
-
-    def _difference(self, trial: Trial, server: Server, attack: Attack, deleted: Summary) -> Trial:
-        if self.before is None:
+        if asked.refused is not None:
+            trial.identified, trial.reason = False, f"deletion refused: {asked.refused}"
             return trial
-        start = server.ledger.copy()
-        try:
-            transcript = attack.run(self.probe)
-        except (AttackError, RefusedError) as error:
-            return replace(trial, identified=False, reason=str(error))
-        after, reason = self._identified(transcript)
-        residuals = Residuals.between(start, server.ledger)
-        if after is None:
-            return replace(trial, identified=False, reason=reason, post=self._failed, residuals=residuals)
-        block = difference(self.before, after)
-        A_post = self.A - deleted.gram
-        run = DeletionRun(self.A, A_post, self.W, start.head(), self.before, after)
-        scored = scored_as("difference", block, deleted, trial.label)
-        if self._project:
-            scored = replace(scored, min_eigenvalue=block.min_eigenvalue)
-        return replace(
-            trial,
-            recoveries=(scored, *trial.recoveries),
-            replays=(self._replay("difference", server, attack, block, deleted),),
-            state_error_post=relative(after.A - A_post, A_post),
-            amplification=amplification_bound(run).right,
-            post=after.diagnostics,
-            residuals=residuals,
-            blocks=(("difference", block), *trial.blocks),
-        )
+        deleted = self.scenario.summary(rows)
+        # Recoveries from one head first: those that probe again change the federation.
+        for entry in sorted((e for e in wanted if kind in e.kinds), key=lambda e: e.needs != "head"):
+            step = self._from_head if entry.needs == "head" else self._from_probe
+            step(trial, entry, deleted)
+        order = [entry.name for entry in wanted]
+        trial.recoveries.sort(key=lambda r: order.index(r.method))
+        trial.replays.sort(key=lambda r: order.index(r.method))
+        return trial
 
-    def _replay(self, method: str, server: Server, attack: Attack, block: Block, deleted: Summary) -> Replay:
-        """Replay the block, raw and projected, each from the actual post-cancellation state."""
-        spare = server.ledger.copy() if self._project else None
-        start = self._start
-        try:
-            attack.replay(block)
-            end = server.ledger.summary
-            replayed = Replay(
+    def _from_head(self, trial: Trial, entry: recover.Recovery, deleted: Summary) -> None:
+        if self.sharper is None:
+            return
+        if trial.public is None:
+            trial.reason = _joined(trial.reason, "withheld: no head went out after the deletion")
+            return
+        attack = self.attack.facing(trial.federation.target())
+        found = entry(self.sharper, attack.observe(), **self._knowledge(trial))
+        self._keep(trial, entry, found, deleted, attack, trial.federation)
+
+    def _from_probe(self, trial: Trial, entry: recover.Recovery, deleted: Summary) -> None:
+        before = self.before if entry.needs == "state" else self.sharper
+        if before is None:
+            return
+        federation = trial.federation
+        attack = self.attack.facing(federation.target())
+        start = federation.server.ledger.copy()
+        trial.outcome = outcome = listen(attack, self.probe, show_rows=federation.known.show_rows)
+        trial.residuals = Residuals.between(start, federation.server.ledger)
+        after: State | Transcript | None = outcome.transcript
+        if entry.needs == "state":
+            after, trial.post, reason = self._identified(outcome)
+            if after is not None:
+                self._judge_states(trial, before, after, deleted)
+            else:
+                trial.identified, trial.reason = False, reason
+        if after is not None:
+            found = entry(before, after, **self._knowledge(trial))
+            self._keep(trial, entry, found, deleted, attack, federation, outcome.standing)
+
+    def _knowledge(self, trial: Trial) -> dict[str, object]:
+        """Return what the attacker knows besides heads: its own rows, public sizes, how much was deleted."""
+        own, labels = self.scenario.own
+        return {
+            "nonnegative": self.scenario.nonnegative,
+            "features": own,
+            "labels": labels,
+            "rows": sum(map(len, self.scenario.parts)),
+            "records": trial.rows,
+        }
+
+    def _judge_states(self, trial: Trial, before: State, after: State, deleted: Summary) -> None:
+        truth = self.A - deleted.gram
+        trial.state_error_post = relative(after.A - truth, truth)
+        run = DeletionRun(self.A, truth, self.W, trial.head, before, after)
+        trial.amplification = amplification_bound(run).right
+
+    def _keep(
+        self,
+        trial: Trial,
+        entry: recover.Recovery,
+        found: Recovered,
+        deleted: Summary,
+        attack: Attack,
+        federation: Federation,
+        standing: Summary | None = None,
+    ) -> None:
+        scored = score(entry.name, found, deleted, trial.label)
+        own_gram = entry.needs == "state"
+        if own_gram and self._project:
+            scored = replace(scored, min_eigenvalue=found.block.min_eigenvalue)
+        trial.recoveries.append(scored)
+        trial.blocks[entry.name] = found.block
+        replayed = self._replayed(entry.name, found.block, deleted, trial.label, attack, federation, standing)
+        if not own_gram:
+            # A record's own gram is positive semidefinite: raw and projected are the same.
+            replayed = replace(replayed, head_error_psd=replayed.head_error, relerr_gram_psd=scored.relerr_gram)
+        elif self._project:
+            replayed = self._projected(replayed, found.block, deleted, federation, standing)
+        trial.replays.append(replayed)
+        trial.cost = max(trial.cost, replayed.cost or attack.cost, key=lambda cost: cost.messages)
+
+    def _replayed(
+        self,
+        method: str,
+        block: Block,
+        deleted: Summary,
+        label: int | None,
+        attack: Attack,
+        federation: Federation,
+        standing: Summary | None,
+    ) -> Replayed:
+        """Replay a block through a copy of the server, raw; where rules refuse that, projected.
+
+        What the attacker has left ``standing`` since the deletion is taken out before the outcome is measured.
+        """
+        refused: str | None = None
+        for form in self._forms(block, label):
+            spare = federation.fork()
+            twin = attack.facing(spare.target())
+            try:
+                twin.submit(form())
+            except (RefusedError, SingularStateError) as error:
+                rule, refused = refusal_of(error)
+                if federation.known.bare:
+                    return Replayed(method, float("inf"), None, refused=f"{rule}: {refused}", cost=attack.cost)
+                continue
+            ledger = spare.server.ledger
+            if standing is not None:
+                ledger.apply(Update.deleting(standing))
+            head, end = ledger.head(), ledger.summary
+            return Replayed(
                 method,
-                relative(server.ledger.head() - self.W, self.W),
+                relative(head - self.W, self.W),
                 None,
-                None,
-                ledger_error_gram=relative(end.gram - start.gram, start.gram),
-                ledger_error_moment=relative(end.moment - start.moment, start.moment),
+                ledger_error_gram=relative(end.gram - self._start.gram, self._start.gram),
+                ledger_error_moment=relative(end.moment - self._start.moment, self._start.moment),
+                head=head,
+                cost=twin.cost,
             )
-        except (RefusedError, SingularStateError):  # a raw block may leave no head: it could not be replayed
-            replayed = Replay(method, float("inf"), None, None)
-        if spare is None:
-            return replayed
+        return Replayed(method, None, None, refused=refused, cost=attack.cost)
+
+    def _forms(self, block: Block, label: int | None) -> list[Callable[[], Update]]:
+        known = self.federation.known
+        if known.show_rows and label is not None:
+            return [lambda: _as_row(block, self.scenario.classes)]
+        raw = [lambda: Update.adding(block.summary)]
+        return raw if known.bare else [*raw, lambda: Update.adding(block.projected().summary)]
+
+    def _projected(
+        self, replayed: Replayed, block: Block, deleted: Summary, federation: Federation, standing: Summary | None
+    ) -> Replayed:
+        """Measure the projected block on a copy of the ledger alone: what a validating server could take."""
         projected = block.projected()
+        spare = federation.server.ledger.copy()
         spare.apply(Update.adding(projected.summary))
+        if standing is not None:
+            spare.apply(Update.deleting(standing))
         return replace(
             replayed,
             head_error_psd=relative(spare.head() - self.W, self.W),
             relerr_gram_psd=relative(projected.gram - deleted.gram, deleted.gram),
-            ledger_error_gram_psd=relative(spare.summary.gram - start.gram, start.gram),
+            ledger_error_gram_psd=relative(spare.summary.gram - self._start.gram, self._start.gram),
         )
 
 
-def sharpened(transcript: Transcript, own: Matrix, tolerance: float) -> State | None:
-    """Return the noise-aware estimate of a state, with the attacker's own rows as a rough guess; None if it fails."""
-    metric = own.T @ own
-    metric.flat[:: len(metric) + 1] += 1e-3 * np.trace(metric) / len(metric)
+def _moved(state: State | None, standing: Summary | None) -> State | None:
+    """Return a state with what the attacker has left standing in it, which it knows."""
+    if state is None or standing is None:
+        return state
+    A, G = state.A + standing.gram, state.G + standing.moment
     try:
-        return identify_symmetric(transcript, tolerance=tolerance, metric=metric)
-    except (NotIdentifiedError, np.linalg.LinAlgError):
+        H = cho_solve(cho_factor(A), np.eye(len(A)))
+    except np.linalg.LinAlgError:
         return None
+    return replace(state, A=A, H=H, G=G, baseline=Head(H @ G, state.baseline.precision))
 
 
-def scored_as(method: str, block: Block, deleted: Summary, label: int | None) -> Recovery:
-    """Score a recovered block against what was deleted."""
+def _as_row(block: Block, classes: int) -> Update:
     sample = block.as_sample()
-    feature_error = None
-    if label is not None:
-        feature: Matrix = deleted.moment[:, label]
-        feature_error = relative(sample.feature - feature, feature)
-    return Recovery(
-        method=method,
-        relerr_gram=relative(block.gram - deleted.gram, deleted.gram),
-        relerr_moment=relative(block.moment - deleted.moment, deleted.moment),
-        label=None if label is None else sample.label,
-        label_correct=None if label is None else sample.label == label,
-        relerr_feature=feature_error,
-        known=None,
-        margin=None if label is None else sample.margin,
-    )
+    return itemise(classes, add=(sample.feature[None, :], [sample.label]))
+
+
+def _joined(*parts: str | None) -> str | None:
+    return "; ".join(part for part in parts if part) or None

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 
-from exhume.attack._linalg import Matrix
+from exhume.attack._line import line
 from exhume.errors import InputError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["Mode", "MomentProbe", "Probe", "Step", "as_mode", "moment_update"]
+__all__ = [
+    "Mode",
+    "MomentProbe",
+    "Probe",
+    "ProbeEntry",
+    "Resources",
+    "Step",
+    "as_mode",
+    "check_scale",
+    "check_sizes",
+    "moment_pairs",
+    "moment_update",
+    "taking_back",
+]
 
 Mode = Literal["cumulative", "restored"]
 
@@ -47,16 +62,84 @@ class Probe(Protocol):
         ...
 
 
+@dataclass(frozen=True, repr=False)
+class Resources:
+    """What a malicious client has to make a probe of: the public sizes, its own rows, a source of randomness."""
+
+    d: int
+    c: int
+    features: Matrix
+    labels: Rows
+    rng: np.random.Generator
+    scale: float = 1e4
+    responses: int | None = None
+
+    def __post_init__(self) -> None:
+        check_sizes(self.d, self.c)
+        check_scale(self.scale)
+        if self.features.shape != (len(self.labels), self.d):
+            allowed = f"{len(self.labels)} x {self.d}, a row a label"
+            raise InputError("features", allowed, f"shape {self.features.shape}")
+        if self.responses is not None and self.responses < 1:
+            raise InputError("responses", "at least 1", self.responses)
+
+    def __repr__(self) -> str:
+        return line(self, d=self.d, c=self.c, rows=len(self.features), scale=self.scale, responses=self.responses)
+
+
+@dataclass(frozen=True)
+class ProbeEntry:
+    """One entry of the registry.
+
+    Attributes
+    ----------
+    name, about
+        Name, and one line for people that may use ``{scale:g}``.
+    build
+        From the attacker's `Resources` to the probe.
+    live
+        Whether it needs no rows of the attacker's own, so that an operator can point it at a live server.
+    """
+
+    name: str
+    about: str
+    build: Callable[[Resources], Probe]
+    live: bool = False
+
+
+def moment_pairs(moment: Matrix) -> tuple[Matrix, Rows]:
+    """Return the made-up rows behind a moment change (Lemma 1): ``q_k / 2`` of class k, deleted as its negative."""
+    half: Matrix = 0.5 * moment.T
+    return half, np.arange(len(half))
+
+
 def moment_update(moment: Matrix) -> Update:
     """Realise a moment change by add/delete pairs with zero net gram (Lemma 1).
 
     For each column q_k, add the summary of the row (q_k / 2, e_k) and delete that of (-q_k / 2, e_k): each submitted
     gram is positive semidefinite, each submitted moment has one-hot form.
     """
-    half = 0.5 * moment
-    add = Summary.of(half.T, np.arange(half.shape[1]), half.shape[1])
+    half, labels = moment_pairs(moment)
+    add = Summary.of(half, labels, len(half))
     pairs = int(np.count_nonzero(moment.any(axis=0)))
     return Update(add, add.with_moment(-add.moment), pairs=max(pairs, 1))
+
+
+def taking_back(total: Summary) -> Update:
+    """Return the update that removes a net total; a moment-only one by pairs that leave the gram alone (Lemma 1)."""
+    return moment_update(-total.moment) if total.gram_is_zero else Update.deleting(total)
+
+
+def check_sizes(d: int, c: int) -> None:
+    """Refuse sizes that no head has."""
+    if d < 1 or c < 1:
+        raise InputError("d, c", "at least 1", (d, c))
+
+
+def check_scale(scale: float) -> None:
+    """Refuse a scale that no probe can have."""
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputError("scale", "a finite number above 0", scale)
 
 
 def as_mode(mode: str) -> Mode:
@@ -95,7 +178,7 @@ class MomentProbe:
 
     def cancel(self, total: Summary, sent: int) -> Update:
         """Return the update that takes the accumulated moment back."""
-        return moment_update(-total.moment)
+        return taking_back(total)
 
     def __repr__(self) -> str:
         d, c = self.totals[0].shape

@@ -6,19 +6,34 @@ import math
 
 import numpy as np
 
-from exhume.attack.probes.base import MomentProbe, as_mode
+from exhume.attack.probes.base import MomentProbe, Probe, ProbeEntry, Resources, as_mode, check_scale, check_sizes
 from exhume.errors import InputError
 
-__all__ = ["designed"]
+__all__ = ["PROBES", "designed"]
 
 
 def designed(d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative") -> MomentProbe:
     """Return the probe ``Q = [scale I, 0]`` cut into ceil(d/c) blocks of c columns."""
-    if d < 1 or c < 1:
-        raise InputError("d, c", "at least 1", (d, c))
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError("scale", "a finite number above 0", scale)
+    check_sizes(d, c)
+    check_scale(scale)
     m = math.ceil(d / c)
     stack = np.zeros((d, m * c))
     stack[:, :d] = scale * np.eye(d)
     return MomentProbe("designed", [stack[:, j * c : (j + 1) * c] for j in range(m)], as_mode(mode))
+
+
+def _build(of: Resources) -> Probe:
+    least = math.ceil(of.d / of.c)
+    if of.responses not in (None, least):
+        raise InputError("responses", f"{least} = ceil(d/c), the designed probe's own number", of.responses)
+    return designed(of.d, of.c, scale=of.scale)
+
+
+PROBES = (
+    ProbeEntry(
+        "designed",
+        "made-up matrices of scale {scale:g} that reach full rank with the fewest responses",
+        _build,
+        live=True,
+    ),
+)

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from exhume.attack._linalg import Matrix
-from exhume.attack.probes.base import Step
+from exhume.attack.probes.base import Probe, ProbeEntry, Resources, Step
 from exhume.errors import InputError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["LabelSwapProbe", "label_swap"]
+__all__ = ["PROBES", "LabelSwapProbe", "label_swap"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class LabelSwapProbe:
 
     name: str
     features: Matrix
-    rows: NDArray[np.intp]
+    rows: Rows
     """One row of the features per step and label (m x (c - 1))."""
 
     @property
@@ -71,4 +70,11 @@ def label_swap(features: Matrix, c: int, *, responses: int | None = None) -> Lab
         raise InputError("features", "at least one row", n)
     order = qr(features.T, mode="r", pivoting=True, check_finite=False)[-1]
     rows = np.resize(np.asarray(order, dtype=np.intp), m * (c - 1)).reshape(m, c - 1)
-    return LabelSwapProbe("label_swap", features, rows)
+    return LabelSwapProbe("label-swap", features, rows)
+
+
+def _build(of: Resources) -> Probe:
+    return label_swap(of.features, of.c, responses=of.responses)
+
+
+PROBES = (ProbeEntry("label-swap", "its real features, added under one label and deleted under another", _build),)

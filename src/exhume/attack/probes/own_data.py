@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from exhume.attack._linalg import Matrix
-from exhume.attack.probes.base import Step
+from exhume.attack.probes.base import Probe, ProbeEntry, Resources, Step
 from exhume.errors import InputError
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["OwnDataProbe", "own_data"]
+__all__ = ["PROBES", "OwnDataProbe", "own_data"]
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class OwnDataProbe:
 
     name: str
     features: Matrix
-    labels: NDArray[np.intp]
+    labels: Rows
     classes: int
-    batches: tuple[NDArray[np.intp], ...]
+    batches: tuple[Rows, ...]
     replacing: bool = False
     """Whether each batch takes the place of the one before instead of joining it."""
 
@@ -52,7 +52,7 @@ class OwnDataProbe:
 
 def own_data(
     features: Matrix,
-    labels: NDArray[np.intp],
+    labels: Rows,
     classes: int,
     *,
     responses: int,
@@ -71,8 +71,17 @@ def own_data(
         raise InputError("labels", f"one per row, {len(features)}", f"shape {labels.shape}")
     if mode == "halves":
         halves = tuple(rng.permutation(len(features))[: (len(features) + 1) // 2] for _ in range(responses))
-        return OwnDataProbe("own_data", features, labels, classes, halves, replacing=True)
+        return OwnDataProbe("own-data", features, labels, classes, halves, replacing=True)
     if mode != "cumulative":
         raise InputError("mode", "'cumulative' or 'halves'", f"'{mode}'")
     order = rng.permutation(len(features))
-    return OwnDataProbe("own_data", features, labels, classes, tuple(np.array_split(order, responses)))
+    return OwnDataProbe("own-data", features, labels, classes, tuple(np.array_split(order, responses)))
+
+
+def _build(of: Resources) -> Probe:
+    # Twice the dimensional lower bound: the bound itself is rarely enough for attacker data (the paper's m = 104).
+    m = of.responses if of.responses is not None else min(2 * math.ceil(of.d / of.c), len(of.features))
+    return own_data(of.features, of.labels, of.c, responses=m, rng=of.rng)
+
+
+PROBES = (ProbeEntry("own-data", "its own records, added once more batch by batch, nothing made up", _build),)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from exhume.attack.probes.base import MomentProbe, as_mode
+from exhume.attack.probes.base import MomentProbe, Probe, ProbeEntry, Resources, as_mode, check_scale, check_sizes
 from exhume.errors import InputError
 
-__all__ = ["random"]
+__all__ = ["PROBES", "random"]
 
 
 def random(
@@ -25,13 +25,18 @@ def random(
 
     In cumulative mode they add up, so the totals are a random walk; in restored mode each is a total of its own.
     """
-    if d < 1 or c < 1:
-        raise InputError("d, c", "at least 1", (d, c))
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError("scale", "a finite number above 0", scale)
+    check_sizes(d, c)
+    check_scale(scale)
     m = math.ceil(d / c) if responses is None else responses
     if m < 1:
         raise InputError("responses", "at least 1", m)
     increments = scale * rng.standard_normal((m, d, c))
     totals = increments.cumsum(axis=0) if as_mode(mode) == "cumulative" else increments
     return MomentProbe("random", list(totals), as_mode(mode))
+
+
+def _build(of: Resources) -> Probe:
+    return random(of.d, of.c, rng=of.rng, responses=of.responses, scale=of.scale)
+
+
+PROBES = (ProbeEntry("random", "made-up Gaussian matrices of scale {scale:g}", _build, live=True),)

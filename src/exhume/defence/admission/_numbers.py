@@ -1,31 +1,33 @@
-"""What several admission rules measure of a summary: its rows at least, its roundoff at most, a short linear sketch."""
+"""What several admission rules share: rows and roundoff of a summary, a short linear sketch, stacks of sketches."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
 
 from exhume.errors import InputError
+from exhume.numerics import Matrix
+from exhume.options import HIDDEN
 from exhume.protocol import Summary
 
 __all__ = [
     "MOST_ROWS",
     "UNIT",
-    "Matrix",
     "Sketch",
+    "by_name",
     "content",
     "floor_of",
     "least_rows",
+    "stacked",
     "unit",
     "whitened_moment",
 ]
-
-Matrix = NDArray[np.float64]
 
 UNIT = 2.0**-53
 """Unit roundoff of float64, in which honest clients sum their rows."""
@@ -97,13 +99,15 @@ class Sketch:
     d: int
     c: int
     size: int = 32
-    seed: int | None = None
+    seed: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise InputError("size", "at least 1", self.size)
         if self.seed is None:
             object.__setattr__(self, "seed", secrets.randbits(63))
+        elif self.seed < 0:
+            raise InputError("seed", "a whole number, at least 0", HIDDEN)
         rng = np.random.default_rng(self.seed)
         for name, width in (("_left", self.d), ("_right", self.d), ("_side", self.d), ("_columns", self.c)):
             object.__setattr__(self, name, rng.standard_normal((self.size, width)) / self.size**0.25)
@@ -142,3 +146,17 @@ def unit(vector: Matrix) -> Matrix:
     """Return a vector at length one, and zero as it is."""
     size = float(np.linalg.norm(vector))
     return vector / size if size > 0 else vector
+
+
+def stacked(vectors: Iterable[Matrix], width: int) -> Matrix:
+    """Return vectors as the rows of one matrix, also if there are none."""
+    rows = list(vectors)
+    return np.array(rows, dtype=np.float64) if rows else np.empty((0, width))
+
+
+def by_name(names: Iterable[str], rows: Matrix) -> dict[str, list[Matrix]]:
+    """Return rows by the name that goes with each."""
+    found: dict[str, list[Matrix]] = {}
+    for name, row in zip(names, rows, strict=True):
+        found.setdefault(name, []).append(row.copy())
+    return found

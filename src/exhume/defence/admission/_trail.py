@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._memory import stacked
-from exhume.defence.admission._numbers import Matrix, Sketch
+from exhume.defence.admission._numbers import Sketch, stacked
+from exhume.defence.memory import Memory, client_names
+from exhume.numerics import Matrix
 from exhume.protocol import Update
 
 __all__ = ["FEATURES", "Log", "Trail", "Watch"]
@@ -123,7 +124,7 @@ class Watch:
         """Return a client's trail, if it sent anything."""
         return self._trails.get(client)
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return the clock, the last deletions and every trail."""
         trails: dict[str, Any] = {}
         arrays: dict[str, Matrix] = {}
@@ -131,15 +132,17 @@ class Watch:
             trails[client] = {name: getattr(trail, name) for name in _PLAIN}
             seen = stacked(trail.seen, 2 * self.sketch.size + 1)
             arrays |= {f"total {i}": trail.total, f"biggest {i}": trail.biggest, f"seen {i}": seen}
+        order = client_names(trails)
         plain = {"clock": self._clock, "deletions": [list(d) for d in self._deletions]}
-        return plain | {"trails": trails, "order": list(trails)}, arrays
+        return Memory(plain | {"trails": trails, "order": order}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
-        """Take over what `memory` returned."""
+    def restore(self, memory: Memory) -> None:
+        """Take over what `remembered` returned."""
+        values, arrays = memory.values, memory.arrays
         self._clock = int(values["clock"])
-        self._deletions = [(int(at), str(who)) for at, who in values["deletions"]]
+        self._deletions = [(int(at), who) for at, who in values["deletions"]]
         self._trails = {
-            str(client): Trail(
+            client: Trail(
                 arrays[f"total {i}"],
                 arrays[f"biggest {i}"],
                 seen=tuple(arrays[f"seen {i}"]),

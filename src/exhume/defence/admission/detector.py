@@ -11,20 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from exhume.defence.admission._memory import Remembering
-from exhume.defence.admission._numbers import Matrix, Sketch
+from exhume.defence.admission._numbers import Sketch
 from exhume.defence.admission._trail import FEATURES, Log, Trail, Watch
+from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
-from exhume.protocol import Update
+from exhume.numerics import Matrix
+from exhume.protocol import AdmissionRule, Update
 
 __all__ = ["Detector"]
 
 
-class Detector(Remembering):
+class Detector(Saveable, AdmissionRule):
     """Refuses, or only flags, clients whose sequence scores above what honest sequences do.
 
     The score is the largest of the features, each measured from the honest median in units of the honest spread
@@ -48,6 +49,8 @@ class Detector(Remembering):
     """
 
     name = "detector"
+    about = "no sequence of messages unlike honest ones"
+    example: ClassVar[Mapping[str, Any]] = {"centre": [0.0] * 6, "spread": [1.0] * 6, "threshold": 9.0, "rate": 0.1}
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class Detector(Remembering):
         if score <= self.threshold or not self.refuse_flagged:
             return None
         worst = FEATURES[int(((trail.features() - self.centre) / self.spread).argmax())]
-        return f"detector: the sequence of '{client}' scores {score:.2f} on {worst} (limit {self.threshold:.2f})"
+        return f"{self.name}: the sequence of '{client}' scores {score:.2f} on {worst} (limit {self.threshold:.2f})"
 
     def record(self, update: Update, client: str) -> None:
         """Follow the client one message on; flag it if its score is above the threshold."""
@@ -159,17 +162,17 @@ class Detector(Remembering):
         """Return the constructor's arguments but the seed, which is kept with the memory."""
         return self.options() | {"d": self.sketch.d, "c": self.sketch.c, "size": self.sketch.size}
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return the secret, who was flagged, and every trail."""
-        values, arrays = self._watch.memory()
-        return values | {"seed": self.sketch.seed, "flagged": sorted(self.flagged)}, arrays
+        watched, flagged = self._watch.remembered(), sorted(client_names(self.flagged))
+        return Memory({**watched.values, "seed": self.sketch.seed, "flagged": flagged}, watched.arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the secret, who was flagged, and every trail."""
-        self.sketch = replace(self.sketch, seed=int(values["seed"]))
-        self.flagged = {str(client) for client in values["flagged"]}
+        self.sketch = replace(self.sketch, seed=int(memory.values["seed"]))
+        self.flagged = set(memory.values["flagged"])
         self._watch = Watch(self.sketch)
-        self._watch.restore(values, arrays)
+        self._watch.restore(memory)
 
     def __repr__(self) -> str:
         return f"Detector(rate={self.rate:g}, threshold={self.threshold:.3g}, refuse_flagged={self.refuse_flagged})"
@@ -189,3 +192,6 @@ def _paths(log: Log, sketch: Sketch) -> dict[str, Matrix]:
 
 def _scores(path: Matrix, centre: Matrix, spread: Matrix) -> Matrix:
     return np.asarray(((path - centre) / spread).max(axis=1))
+
+
+RULES = (Detector,)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._memory import Remembering, named, stacked
-from exhume.defence.admission._numbers import Matrix, Sketch, unit
+from exhume.defence.admission._numbers import Sketch, by_name, stacked, unit
+from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
-from exhume.protocol import Summary, Update
+from exhume.numerics import Matrix
+from exhume.protocol import AdmissionRule, Summary, Update
 
 __all__ = ["TOLERANCE", "Duplicates"]
 
@@ -24,7 +24,7 @@ two but for one case in a million (32 numbers); the rest is margin.
 """
 
 
-class Duplicates(Remembering):
+class Duplicates(Saveable, AdmissionRule):
     """Refuses additions that were added before by anybody, deletions that the client made before, and mirrored pairs.
 
     Blocks are compared by normalised sketches, gram and moment each, the moment up to sign: ``f -> s f`` scales the
@@ -45,6 +45,7 @@ class Duplicates(Remembering):
     """
 
     name = "duplicates"
+    about = "no block twice, up to sign and scale; no mirrored pairs"
 
     def __init__(
         self,
@@ -68,11 +69,11 @@ class Duplicates(Remembering):
         """Compare both sides with what was accepted before."""
         add, delete = update.add, update.delete
         if self.mirrored and not add.is_zero and not delete.is_zero and self._same_gram(add, delete):
-            return "duplicates: the message adds and deletes the same rows: it moves the moment alone"
+            return f"{self.name}: the message adds and deletes the same rows: it moves the moment alone"
         if not add.is_zero and _near(self._sketch.key(add), self._added, self.tolerance):
-            return "duplicates: this block, up to sign and scale, was added before"
+            return f"{self.name}: this block, up to sign and scale, was added before"
         if not delete.is_zero and _near(self._sketch.key(delete), self._deleted.get(client, []), self.tolerance):
-            return "duplicates: this block, up to sign and scale, was deleted before"
+            return f"{self.name}: this block, up to sign and scale, was deleted before"
         return None
 
     def record(self, update: Update, client: str) -> None:
@@ -93,22 +94,22 @@ class Duplicates(Remembering):
         size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
         return size | {"tolerance": self.tolerance, "mirrored": self.mirrored}
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return the secret and all sketches."""
-        owners = [client for client, keys in self._deleted.items() for _ in keys]
+        owners = client_names(client for client, keys in self._deleted.items() for _ in keys)
         deleted = stacked((key for keys in self._deleted.values() for key in keys), 2 * self._sketch.size)
         arrays = {"added": stacked(self._added, 2 * self._sketch.size), "deleted": deleted}
-        return {"seed": self._sketch.seed, "owners": owners}, arrays
+        return Memory({"seed": self._sketch.seed, "owners": owners}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the secret and all sketches."""
-        self._sketch = replace(self._sketch, seed=int(values["seed"]))
-        self._added = list(arrays["added"].copy())
-        self._deleted = named(values["owners"], arrays["deleted"])
-
-    def __repr__(self) -> str:
-        return f"Duplicates(tolerance={self.tolerance:g}, mirrored={self.mirrored})"
+        self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
+        self._added = list(memory.arrays["added"].copy())
+        self._deleted = by_name(memory.values["owners"], memory.arrays["deleted"])
 
 
 def _near(key: Matrix, others: list[Matrix], tolerance: float) -> bool:
     return bool(others) and bool((np.linalg.norm(np.array(others) - key, axis=1) <= tolerance).any())
+
+
+RULES = (Duplicates,)

@@ -22,6 +22,9 @@ class MinimumRows(AdmissionRule):
         Fewest rows of a deletion, at most d.
     """
 
+    name = "minimum-rows"
+    about = "no deletion of fewer rows than a limit"
+
     def __init__(self, rows: int = 8) -> None:
         if rows < 1:
             raise InputError("rows", "at least 1", rows)
@@ -33,8 +36,11 @@ class MinimumRows(AdmissionRule):
             return None
         found = least_rows(update.delete)
         if found < min(self.rows, update.d):
-            return f"minimum rows: a deletion of {found} rows; wait until there are {self.rows}"
+            return f"{self.name}: a deletion of {found} rows; wait until there are {self.rows}"
         return None
 
     def __repr__(self) -> str:
         return f"MinimumRows({self.rows})"
+
+
+RULES = (MinimumRows,)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._memory import Remembering, named, stacked
-from exhume.defence.admission._numbers import Matrix, Sketch
+from exhume.defence.admission._numbers import Sketch, by_name, stacked
 from exhume.defence.admission.duplicates import TOLERANCE
-from exhume.defence.admission.message import Batch, message
-from exhume.protocol import Summary, Update
+from exhume.defence.memory import Memory, Saveable, client_names
+from exhume.numerics import Matrix
+from exhume.protocol import AdmissionRule, Batch, Summary, Update
+from exhume.protocol.message import message
 
 __all__ = ["Ownership"]
 
 
-class Ownership(Remembering):
+class Ownership(Saveable, AdmissionRule):
     """Refuses deletions that are not made of the same client's standing additions.
 
     A plain message is one item: a deletion must equal one standing item, all of them, or, while they are linearly
@@ -39,6 +39,7 @@ class Ownership(Remembering):
     """
 
     name = "ownership"
+    about = "deletions are made of what the same client added"
 
     def __init__(
         self,
@@ -56,21 +57,26 @@ class Ownership(Remembering):
         self._items: dict[str, list[Matrix]] = {}
         self._rows: dict[str, Counter[bytes]] = {}
 
+    @property
+    def asks(self) -> frozenset[str]:
+        """Messages must show their rows where ``rows`` is set."""
+        return frozenset({"rows"} if self.rows else ())
+
     def refuse(self, update: Update, client: str) -> str | None:
         """Match the deletion with what the client has standing, and rows with the summaries that they claim."""
         listed = message(update)
         for side, summary, batch in (("add", update.add, listed.added), ("delete", update.delete, listed.deleted)):
             if batch is not None and not self._makes(batch, summary):
-                return f"ownership: {side}: the rows shown do not make the summaries"
+                return f"{self.name}: {side}: the rows shown do not make the summaries"
             if self.rows and batch is None and not summary.is_zero:
-                return f"ownership: {side}: this server asks for the rows of every message"
+                return f"{self.name}: {side}: this server asks for the rows of every message"
         if update.delete.is_zero:
             return None
         if listed.deleted is not None:
             missing = listed.deleted.digests() - self._rows.get(client, Counter())
-            return f"ownership: {missing.total()} deleted rows are not '{client}'s own" if missing else None
+            return f"{self.name}: {missing.total()} deleted rows are not '{client}'s own" if missing else None
         if self._find(update.delete, client) is None:
-            return f"ownership: the deleted block is no sum of standing additions of '{client}'"
+            return f"{self.name}: the deleted block is no sum of standing additions of '{client}'"
         return None
 
     def record(self, update: Update, client: str) -> None:
@@ -120,21 +126,21 @@ class Ownership(Remembering):
         size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
         return size | {"tolerance": self.tolerance, "rows": self.rows}
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return the secret, the sketches of standing messages and the digests of standing rows."""
-        owners = [client for client, items in self._items.items() for _ in items]
+        owners = client_names(client for client, items in self._items.items() for _ in items)
         rows = {client: {key.hex(): n for key, n in held.items()} for client, held in self._rows.items()}
         items = stacked((item for items in self._items.values() for item in items), 2 * self._sketch.size)
-        return {"seed": self._sketch.seed, "owners": owners, "rows": rows}, {"items": items}
+        return Memory({"seed": self._sketch.seed, "owners": owners, "rows": rows}, {"items": items})
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the secret, sketches and digests."""
-        self._sketch = replace(self._sketch, seed=int(values["seed"]))
-        self._items = named(values["owners"], arrays["items"])
+        self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
+        self._items = by_name(memory.values["owners"], memory.arrays["items"])
         self._rows = {
-            str(client): Counter({bytes.fromhex(key): int(n) for key, n in held.items()})
-            for client, held in values["rows"].items()
+            client: Counter({bytes.fromhex(key): int(n) for key, n in held.items()})
+            for client, held in memory.values["rows"].items()
         }
 
-    def __repr__(self) -> str:
-        return f"Ownership(rows={self.rows})"
+
+RULES = (Ownership,)

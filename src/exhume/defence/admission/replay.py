@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._memory import Remembering, stacked
-from exhume.defence.admission._numbers import Matrix, Sketch
-from exhume.defence.admission.message import Batch, message
+from exhume.defence.admission._numbers import Sketch, stacked
+from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
-from exhume.protocol import Summary, Update
+from exhume.numerics import Matrix
+from exhume.protocol import AdmissionRule, Batch, Summary, Update
+from exhume.protocol.message import message
 
 __all__ = ["Replay"]
 
 
-class Replay(Remembering):
+class Replay(Saveable, AdmissionRule):
     """Refuses an addition near a block that another client deleted.
 
     The server keeps a short linear sketch of every deletion, not the block: forgetting it is the point. A recovered
@@ -37,6 +37,7 @@ class Replay(Remembering):
     """
 
     name = "replay"
+    about = "no addition near somebody else's deletion"
 
     def __init__(self, d: int, c: int, *, tolerance: float = 0.1, seed: int | None = None, size: int = 64) -> None:
         if not 0 < tolerance < 1:
@@ -54,7 +55,7 @@ class Replay(Remembering):
         room = self.tolerance * np.linalg.norm(known, axis=1)
         for key in self._keys(update.add, message(update).added):
             if (np.linalg.norm(known - key, axis=1) <= room).any():
-                return "replay: this block is one that another client had deleted"
+                return f"{self.name}: this block is one that another client had deleted"
         return None
 
     def record(self, update: Update, client: str) -> None:
@@ -87,15 +88,17 @@ class Replay(Remembering):
         size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
         return size | {"tolerance": self.tolerance}
 
-    def memory(self) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    def remembered(self) -> Memory:
         """Return the secret and the sketches of all deletions."""
         arrays = {"deleted": stacked((key for _, key in self._deleted), 2 * self._sketch.size)}
-        return {"seed": self._sketch.seed, "owners": [client for client, _ in self._deleted]}, arrays
+        owners = client_names(client for client, _ in self._deleted)
+        return Memory({"seed": self._sketch.seed, "owners": owners}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Matrix]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the secret and the sketches."""
-        self._sketch = replace(self._sketch, seed=int(values["seed"]))
-        self._deleted = [(str(c), key.copy()) for c, key in zip(values["owners"], arrays["deleted"], strict=True)]
+        self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
+        rows = zip(memory.values["owners"], memory.arrays["deleted"], strict=True)
+        self._deleted = [(client, key.copy()) for client, key in rows]
 
-    def __repr__(self) -> str:
-        return f"Replay(tolerance={self.tolerance:g})"
+
+RULES = (Replay,)

@@ -1,88 +1,53 @@
-"""What a server lets out: one rule per file, found by name, composed by `Chain`."""
+"""What a server lets out: one rule per file, found by name, composed by `Chain`.
 
-from __future__ import annotations
+Adding a rule is adding a module here that defines the tuple `RULES`, or an entry point of the group ``exhume.release``
+to another package.
+"""
 
-from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 from exhume.defence.release._base import STAGES, Rule
+from exhume.defence.release._evaluator import DeletionAccount, KeepsAccounts, Masking, accounts_of, mask_of, rules_of
 from exhume.defence.release.chain import Chain
 from exhume.defence.release.columns import Columns
 from exhume.defence.release.deletion_mask import DeletionMask
-from exhume.defence.release.every import Every
+from exhume.defence.release.every_k_changes import EveryKChanges
 from exhume.defence.release.low_rank import LowRank
 from exhume.defence.release.min_clients import MinClients
+from exhume.defence.release.minimum_interval import MinimumInterval
 from exhume.defence.release.noise import IsotropicNoise, PosteriorNoise
 from exhume.defence.release.privacy_budget import PrivacyBudget
 from exhume.defence.release.response_budget import ResponseBudget
 from exhume.defence.release.top_eigenspace import TopEigenspace
-from exhume.defence.release.window import Window
-from exhume.errors import InputError, unknown_name
 from exhume.protocol.rules import Heads, ReleaseRule
+from exhume.registry import Registry
 
 __all__ = [
     "REGISTRY",
     "STAGES",
     "Chain",
     "Columns",
+    "DeletionAccount",
     "DeletionMask",
-    "Every",
+    "EveryKChanges",
     "Heads",
     "IsotropicNoise",
+    "KeepsAccounts",
     "LowRank",
+    "Masking",
     "MinClients",
+    "MinimumInterval",
     "PosteriorNoise",
     "PrivacyBudget",
     "ResponseBudget",
     "Rule",
     "TopEigenspace",
-    "Window",
-    "build",
-    "find",
-    "register",
+    "accounts_of",
+    "mask_of",
+    "rules_of",
 ]
 
-REGISTRY: dict[str, Callable[..., ReleaseRule]] = {"heads": Heads}
+_KIND: Any = ReleaseRule  # the entries are its subclasses, not its instances
 
-
-def register(name: str, rule: Callable[..., ReleaseRule]) -> None:
-    """Add a rule under a name that is not taken."""
-    if name in REGISTRY:
-        raise InputError("name", "one that no release rule has", f"'{name}'")
-    REGISTRY[name] = rule
-
-
-for _rule in (
-    Columns,
-    DeletionMask,
-    Every,
-    IsotropicNoise,
-    LowRank,
-    MinClients,
-    PosteriorNoise,
-    PrivacyBudget,
-    ResponseBudget,
-    TopEigenspace,
-    Window,
-):
-    register(_rule.name, _rule)
-
-
-def find(name: str) -> Callable[..., ReleaseRule]:
-    """Return a rule by its name; other packages add theirs through the entry-point group ``exhume.release``."""
-    if name in REGISTRY:
-        return REGISTRY[name]
-    points = {point.name: point for point in entry_points(group="exhume.release")}
-    if name not in points:
-        raise unknown_name("release rule", name, [*REGISTRY, *points])
-    found: Callable[..., ReleaseRule] = points[name].load()
-    return found
-
-
-def build(name: str, **options: Any) -> ReleaseRule:
-    """Make a rule by its name."""
-    made = find(name)(**options)
-    if not isinstance(made, ReleaseRule):
-        raise InputError("release rule", f"a ReleaseRule under the name '{name}'", type(made).__name__)
-    return made
+REGISTRY: Registry[type[ReleaseRule]] = Registry("release rule", __name__, "RULES", "exhume.release", _KIND)
+"""Every known rule, by name."""

@@ -1,12 +1,11 @@
-"""What release rules share: their place in a chain, their configuration, their saved state."""
+"""What release rules share: their place in a chain, and what gates remember."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from exhume.defence._state import pack, unpack
+from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
 from exhume.protocol.head import Head
 from exhume.protocol.rules import Heads, Occasion, ReleaseRule
@@ -18,34 +17,11 @@ STAGES = ("gate", "mask", "shape", "noise", "budget", "precision")
 whether its cost is within the budget, and in what number format."""
 
 
-class Rule(ReleaseRule):
-    """A release rule with a name, a stage, and a state that can be saved."""
+class Rule(Saveable, ReleaseRule):
+    """A release rule with a name, a stage, and a memory that can be saved."""
 
     name: ClassVar[str] = ""
     stage: ClassVar[str] = "gate"
-
-    def configuration(self) -> dict[str, Any]:
-        """Return the constructor's arguments as plain values."""
-        return {}
-
-    def values(self) -> dict[str, Any]:
-        """Return what the rule remembers as plain values."""
-        return {}
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Take over what `values` returned."""
-
-    def save(self) -> bytes:
-        """Write name, configuration and memory."""
-        return pack(self.name, self.configuration(), self.values(), {})
-
-    def load(self, data: bytes) -> None:
-        """Take over a saved memory; one of another rule or configuration is refused by name."""
-        self.restore(unpack(data, self.name, self.configuration()).values)
-
-    def __repr__(self) -> str:
-        shown = ((k, v) for k, v in self.configuration().items() if k != "key")
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown)})"
 
 
 class Pending(Rule):
@@ -53,6 +29,9 @@ class Pending(Rule):
 
     A message without effect is no change: otherwise empty messages would open any gate.
     """
+
+    counts_changes: ClassVar[bool] = False
+    """Whether enough changes of one client alone open it."""
 
     def __init__(self) -> None:
         self._started = False
@@ -78,14 +57,15 @@ class Pending(Rule):
         self._started |= released is not None
         self._changes, self._clients = (0, ()) if released is not None else (changes, clients)
 
-    def values(self) -> dict[str, Any]:
+    def remembered(self) -> Memory:
         """Return the changes and clients since the last head."""
-        return {"started": self._started, "changes": self._changes, "clients": list(self._clients)}
+        clients = client_names(self._clients)
+        return Memory({"started": self._started, "changes": self._changes, "clients": clients})
 
-    def restore(self, values: Mapping[str, Any]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the changes and clients since the last head."""
-        self._started, self._changes = bool(values["started"]), int(values["changes"])
-        self._clients = tuple(str(client) for client in values["clients"])
+        self._started, self._changes = bool(memory.values["started"]), int(memory.values["changes"])
+        self._clients = tuple(memory.values["clients"])
 
 
 def stage_of(rule: ReleaseRule) -> str | None:

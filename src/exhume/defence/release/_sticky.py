@@ -17,8 +17,9 @@ import secrets
 
 import numpy as np
 
-from exhume.defence._matrix import Matrix
 from exhume.errors import InputError
+from exhume.numerics import Matrix
+from exhume.options import HIDDEN
 from exhume.protocol.ledger import Ledger
 
 __all__ = ["RESOLUTION", "Sticky", "as_key", "keyed_generator"]
@@ -36,7 +37,7 @@ def as_key(key: str | bytes | None) -> bytes:
     try:
         made = bytes.fromhex(key) if isinstance(key, str) else bytes(key)
     except ValueError:
-        raise InputError("key", "hexadecimal digits", "something else (not shown)") from None
+        raise InputError("key", "hexadecimal digits", HIDDEN) from None
     if not 16 <= len(made) <= 64:
         raise InputError("key", "a secret of 16 to 64 bytes", f"{len(made)} bytes")
     return made

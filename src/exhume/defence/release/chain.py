@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from exhume.defence._state import pack, unpack
-from exhume.defence.release._base import STAGES, Rule, stage_of
-from exhume.defence.release.deletion_mask import DeletionMask
+from exhume.defence.memory import Memory, Saveable, nested, shown
+from exhume.defence.release._base import STAGES, stage_of
+from exhume.defence.release._evaluator import mask_of
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion, ReleaseRule, Undo
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "identity"]
 
 
-class Chain(ReleaseRule):
+class Chain(Saveable, ReleaseRule):
     """Applies rules one after another; the first that withholds the head ends it.
 
     The stages come in the order gate, mask, shape, noise, budget, precision, and a chain in another order is refused: a
     mask makes the head anew from masked totals, noise before a projection would be projected away, a budget must see
     what the noise costs, and rounding comes last because it is what goes over the wire. Every rule hears in the end
-    whether a head went out, so a gate does not take a head that a later rule withheld for a release.
+    whether a head went out, so a gate does not take a head that a later rule withheld for a release. Behind a mask,
+    rules are shown the masked ledger only.
 
     Parameters
     ----------
@@ -34,17 +31,20 @@ class Chain(ReleaseRule):
     """
 
     name = "chain"
+    about = "release rules one after another"
 
     def __init__(self, rules: Sequence[ReleaseRule]) -> None:
         self.rules = tuple(rules)
         if not self.rules:
             raise InputError("rules", "at least one release rule", "none")
         stages = [stage for rule in self.rules if (stage := stage_of(rule)) is not None]
-        if stages != sorted(stages, key=STAGES.index):
+        if not set(stages) <= set(STAGES) or stages != sorted(stages, key=STAGES.index):
             raise InputError("rules", f"in the order {', '.join(STAGES)}", ", ".join(stages))
         for stage in ("mask", "noise"):
             if stages.count(stage) > 1:
                 raise InputError("rules", f"with at most one {stage}", f"{stages.count(stage)}")
+        if "mask" in stages and mask_of(self) is None:
+            raise InputError("rules", "a mask with masked, masked_totals and deletion_noise", "one without")
         sigmas = {getattr(rule, "sigma", None) for rule in self.rules if stage_of(rule) in ("noise", "budget")}
         if len(sigmas - {None}) > 1:
             raise InputError("sigma", "the same in the noise and in its budget", sorted(s for s in sigmas if s))
@@ -66,10 +66,10 @@ class Chain(ReleaseRule):
             rule.record(released, occasion)
             occasion = later
 
-    def check(self, ledger: Ledger) -> None:
-        """Ask every rule whether it can serve such a ledger."""
+    def check_size(self, d: int, c: int) -> None:
+        """Ask every rule whether it suits such a ledger."""
         for rule in self.rules:
-            rule.check(ledger)
+            rule.check_size(d, c)
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Ask every rule what takes back its part of a step."""
@@ -81,27 +81,39 @@ class Chain(ReleaseRule):
 
         return undo
 
-    def save(self) -> bytes:
-        """Write the states of all rules that have one."""
-        states = {str(i): rule.save() for i, rule in enumerate(self.rules) if isinstance(rule, Rule)}
-        arrays: dict[str, Any] = {key: np.frombuffer(state, dtype=np.uint8) for key, state in states.items()}
-        return pack(self.name, self._configuration(), {}, arrays)
+    def configuration(self) -> dict[str, Any]:
+        """Return what the rules are."""
+        return {"rules": [identity(rule) for rule in self.rules]}
 
-    def load(self, data: bytes) -> None:
-        """Take over the saved states; those of another chain are refused by name."""
-        saved = unpack(data, self.name, self._configuration())
-        for key, state in saved.arrays.items():
-            rule = self.rules[int(key)]
-            if isinstance(rule, Rule):
+    def remembered(self) -> Memory:
+        """Return the saved states of all rules that have one."""
+        for i, rule in enumerate(self.rules):
+            if type(rule).record is not ReleaseRule.record and not isinstance(rule, Saveable):
+                raise InputError(f"release[{i}]", "a Saveable rule, since it remembers", type(rule).__name__)
+        parts = {str(i): rule.save() for i, rule in enumerate(self.rules) if isinstance(rule, Saveable)}
+        return Memory(arrays={place: nested(state) for place, state in parts.items()})
+
+    def restore(self, memory: Memory) -> None:
+        """Take over the states of the rules."""
+        for place, state in memory.arrays.items():
+            rule = self.rules[int(place)]
+            if isinstance(rule, Saveable):
                 rule.load(state.tobytes())
-
-    def _configuration(self) -> dict[str, Any]:
-        return {"rules": json.loads(json.dumps([repr(rule) for rule in self.rules]))}
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.rules))}])"
 
 
+def identity(rule: object) -> list[Any]:
+    """Return what a saved state knows a rule by: its name and its arguments; a rule that is not saved tells its own."""
+    name = getattr(rule, "name", "") or type(rule).__name__
+    if isinstance(rule, Saveable):
+        return [name, shown(rule.configuration())]
+    told = type(rule).__repr__ is not object.__repr__  # the default has an address in it
+    return [name, repr(rule)] if told else [name]
+
+
 def _seen_after(rule: ReleaseRule, occasion: Occasion) -> Occasion:
     """Return what the rules after this one may know: behind a mask, the masked ledger only."""
-    return rule.masked(occasion) if isinstance(rule, DeletionMask) else occasion
+    mask = mask_of(rule)
+    return occasion if mask is None else mask.masked(occasion)

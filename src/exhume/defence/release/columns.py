@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class Columns(Rule):
     """
 
     name = "columns"
+    about = "some classes' columns of the head, the others zero"
+    example: ClassVar[Mapping[str, Any]] = {"keep": [0]}
     stage = "shape"
 
     def __init__(self, keep: Sequence[int]) -> None:
@@ -37,10 +39,17 @@ class Columns(Rule):
         """Return the constructor's arguments."""
         return {"keep": list(self.keep)}
 
+    def check_size(self, d: int, c: int) -> None:
+        """Refuse a ledger without these classes."""
+        if max(self.keep) >= c:
+            raise InputError("keep", f"classes from 0 to {c - 1}", list(self.keep))
+
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the head with the other columns zero."""
-        if max(self.keep) >= head.c:
-            raise InputError("keep", f"classes from 0 to {head.c - 1}", list(self.keep))
+        self.check_size(head.d, head.c)
         weights = np.zeros_like(head.weights)
         weights[:, self.keep] = head.weights[:, self.keep]
         return replace(head, weights=weights)
+
+
+RULES = (Columns,)

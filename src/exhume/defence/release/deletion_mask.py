@@ -17,7 +17,7 @@ apart (mu-Gaussian privacy). The draw of the gram moves the head little, because
 answers to later additions, which is what an attacker reads the gram from.
 
 **Whose draw.** A client that deletes again gets a new draw in place of its last: what it can redraw at will is its own
-part of the mask, and that tells it nothing of others'. Only the last ``collusion`` clients have a part of their own.
+part of the mask, and that tells it nothing of others'. Only the last ``colluders`` clients have a part of their own.
 When one more deletes, the parts are folded into a common one, which fades by ``memory`` and gets a draw that nobody can
 redraw: so the mask stays bounded. Whatever happens to older parts tells more of what they cover: a redraw another
 whole mu^2, fading by a another ``(1 - a)^2``, to an attacker who knows every other change. `MaskedDeletion.total` has
@@ -35,14 +35,13 @@ An attacker who can steer the ledger to that edge again and again could add such
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from exhume.defence._matrix import Matrix
-from exhume.defence._state import pack, unpack
+from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._mask import (
+from exhume.defence.release._mask_parts import (
     FLOOR,
     ROOM,
     Mask,
@@ -59,9 +58,10 @@ from exhume.defence.release._mask import (
 )
 from exhume.defence.release._sticky import Sticky, as_key, keyed_generator
 from exhume.errors import InputError, SingularStateError
+from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Occasion, Undo, keep
+from exhume.protocol.rules import Occasion
 from exhume.protocol.summary import Summary
 
 __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
@@ -69,17 +69,20 @@ __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
 MOST_SPREAD = 0.8
 """Masks that spread further would make honest traffic fade."""
 
+PURPOSE = "deletion_mask"
+"""What the draws are seeded with beside key and state: another one would be another mask."""
+
 ATTEMPTS = 50
 """Draws that are tried before a masked gram counts as beyond repair."""
 
 
-def mask_growth(memory: float, collusion: int) -> float:
+def mask_growth(memory: float, colluders: int) -> float:
     """Return how many times a single draw the whole mask's standard deviation is, in the long run.
 
-    The common part has variance ``v = memory^2 (v + collusion) + 1``, the parts of the last clients one each.
+    The common part has variance ``v = memory^2 (v + colluders) + 1``, the parts of the last clients one each.
     """
-    common = (1.0 + memory**2 * collusion) / (1.0 - memory**2)
-    return math.sqrt(common + collusion)
+    common = (1.0 + memory**2 * colluders) / (1.0 - memory**2)
+    return math.sqrt(common + colluders)
 
 
 class DeletionMask(Rule):
@@ -92,19 +95,22 @@ class DeletionMask(Rule):
     ----------
     sigma
         Size of the whole mask in the head, in the long run: as `PosteriorNoise`, whose cost in accuracy it shares. A
-        single deletion is behind ``sigma / mask_growth(memory, collusion)``.
+        single deletion is behind ``sigma / mask_growth(memory, colluders)``.
     spread
         Size of the whole mask on the gram: the masked gram's eigenvalues relative to the true one's lie mostly within
         ``1 - spread`` and ``1 + spread``. Above 0 and below 0.8: more would make honest traffic fade.
     memory
         How much of the common part stays at a fold, from 0 to below 1.
-    collusion
+    colluders
         How many clients may work together: so many have a part of their own.
     key
         The secret behind the draws (hexadecimal or bytes); made if not given.
     """
 
-    name = "deletion_mask"
+    name = "deletion-mask"
+    about = "heads of masked totals, with a draw for every deletion"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2}
+    former_options: ClassVar[Mapping[str, str]] = {"collusion": "colluders"}
     stage = "mask"
 
     def __init__(
@@ -113,7 +119,7 @@ class DeletionMask(Rule):
         *,
         spread: float = 0.7,
         memory: float = 0.5,
-        collusion: int = 1,
+        colluders: int = 1,
         key: str | bytes | None = None,
     ) -> None:
         self.sigma = positive("sigma", sigma)
@@ -122,28 +128,28 @@ class DeletionMask(Rule):
         if not 0 <= memory < 1:
             raise InputError("memory", "from 0 to below 1", memory)
         self.spread, self.memory = float(spread), float(memory)
-        self.collusion = at_least("collusion", collusion, 1)
+        self.colluders = at_least("colluders", colluders, 1)
         self._key = as_key(key)
-        self._sticky = Sticky(self._key, self.name)
+        self._sticky = Sticky(self._key, PURPOSE)
         self._mask = Mask()
         self._memo: tuple[Occasion, Mask, Occasion] | None = None
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key, which is kept with the state."""
-        return {name: getattr(self, name) for name in ("sigma", "spread", "memory", "collusion")}
+        return {name: getattr(self, name) for name in ("sigma", "spread", "memory", "colluders")}
 
     @property
     def deletions(self) -> tuple[MaskedDeletion, ...]:
         """All deletions so far, in order, with what the heads tell of each."""
         return self._mask.deletions
 
-    def single(self, d: int) -> tuple[float, float]:
+    def deletion_noise(self, d: int) -> tuple[float, float]:
         """Return the noise of one deletion's draw: s of the head, tau of the gram."""
-        growth = mask_growth(self.memory, self.collusion)
+        growth = mask_growth(self.memory, self.colluders)
         # A symmetric d x d matrix of off-diagonal variance tau^2 has its spectrum within 2 tau sqrt(d).
         return self.sigma / growth, self.spread / (2.0 * math.sqrt(d)) / growth
 
-    def totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
+    def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the masked ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
         found = masked_totals(ledger, self._mask.whole)
         return found.gram, found.moment
@@ -161,10 +167,6 @@ class DeletionMask(Rule):
         """Take up the occasion's deletions, whether or not a head went out."""
         self._mask = self._after(occasion)[0]
         self._memo = None
-
-    def checkpoint(self, clients: Sequence[str]) -> Undo:
-        """Keep the mask, which is replaced and never changed."""
-        return keep(self)
 
     def _after(self, occasion: Occasion) -> tuple[Mask, Occasion]:
         if self._memo is None or self._memo[0] is not occasion:
@@ -195,7 +197,7 @@ class DeletionMask(Rule):
         return Mask(deletions=tuple(replace(d, mu=math.inf) for d in made.deletions), draws=made.draws)
 
     def _attempt(self, occasion: Occasion, mask: Mask, deleted: Sequence[tuple[str, Summary]], bare: Part) -> Mask:
-        s, tau = self.single(occasion.ledger.d)
+        s, tau = self.deletion_noise(occasion.ledger.d)
         state = self._sticky.digest(occasion.ledger)
         small = which_are_small(bare, mask.whole, [block for _, block in deleted], s)
         # Parts that are about to be drawn again are out: they shall neither make others fade nor shape the draws.
@@ -212,7 +214,7 @@ class DeletionMask(Rule):
         for (client, block), is_small in zip(deleted, small, strict=True):
             if client in again:
                 mask = charged(mask, 1.0, client)
-            elif len(mask.own) + len(again) >= self.collusion:
+            elif len(mask.own) + len(again) >= self.colluders:
                 mask = charged(mask.folded(self.memory), (1.0 - self.memory) ** 2)
                 mask = mask.joined(self._draw(mask.draws, state, measure))
             part = self._draw(mask.draws, state, measure)
@@ -224,20 +226,21 @@ class DeletionMask(Rule):
         return mask
 
     def _room(self, number: int, state: bytes) -> float:
-        rng = keyed_generator(self._key, self.name, b"room" + number.to_bytes(8, "little") + state)
+        rng = keyed_generator(self._key, PURPOSE, b"room" + number.to_bytes(8, "little") + state)
         return float(rng.uniform(*ROOM))
 
     def _draw(self, number: int, state: bytes, measure: Measure) -> Part:
         d, c = measure.head.shape
-        s, tau = self.single(d)
+        s, tau = self.deletion_noise(d)
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
-        rng = keyed_generator(self._key, self.name, number.to_bytes(8, "little") + state)
+        rng = keyed_generator(self._key, PURPOSE, number.to_bytes(8, "little") + state)
         moment = s * (measure.factor @ rng.standard_normal((d, c)))
         gram = tau * measure.coloured(rng.standard_normal((d, d)))
         return Part(gram, moment + gram @ measure.head)
 
-    def save(self) -> bytes:
-        """Write the mask and its key. Whoever has them can take the mask off again: keep them as the ledger itself."""
+    def remembered(self) -> Memory:
+        """Return the mask and its key. Whoever has them can take the mask off again."""
+        client_names(d.client for d in self._mask.deletions)
         parts = {"common": self._mask.common, **{f"own{i}": part for i, (_, part) in enumerate(self._mask.own)}}
         arrays: dict[str, Matrix] = {}
         for name, part in parts.items():
@@ -249,22 +252,24 @@ class DeletionMask(Rule):
             "deletions": [asdict(d) for d in self._mask.deletions],
             "draws": self._mask.draws,
         }
-        return pack(self.name, self.configuration(), values, arrays)
+        return Memory(values, arrays)
 
-    def load(self, data: bytes) -> None:
-        """Take over a saved mask; one of another configuration is refused by name."""
-        saved = unpack(data, self.name, self.configuration())
-        values, arrays = saved.values, saved.arrays
+    def restore(self, memory: Memory) -> None:
+        """Take over the mask and its key."""
+        values, arrays = memory.values, memory.arrays
 
         def part(name: str) -> Part:
             return Part(arrays[f"{name}.gram"], arrays[f"{name}.moment"])
 
         mask = Mask(
             part("common") if "common.gram" in arrays else None,
-            tuple((str(client), part(f"own{i}")) for i, client in enumerate(values["own"])),
+            tuple((client, part(f"own{i}")) for i, client in enumerate(values["own"])),
             tuple(MaskedDeletion(**d) for d in values["deletions"]),
             int(values["draws"]),
         )
         self._key = as_key(str(values["key"]))
-        self._sticky = Sticky(self._key, self.name)
+        self._sticky = Sticky(self._key, PURPOSE)
         self._mask, self._memo = mask, None
+
+
+RULES = (DeletionMask,)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +24,9 @@ class LowRank(Rule):
         How many singular directions are kept.
     """
 
-    name = "low_rank"
+    name = "low-rank"
+    about = "the best approximation of the head of a given rank"
+    example: ClassVar[Mapping[str, Any]] = {"rank": 1}
     stage = "shape"
 
     def __init__(self, rank: int) -> None:
@@ -38,3 +41,6 @@ class LowRank(Rule):
         left, values, right = np.linalg.svd(head.weights, full_matrices=False)
         kept = slice(self.rank)
         return replace(head, weights=(left[:, kept] * values[kept]) @ right[kept])
+
+
+RULES = (LowRank,)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from exhume.defence.release._base import Pending, at_least
 
@@ -12,7 +13,7 @@ __all__ = ["MinClients"]
 class MinClients(Pending):
     """Releases a head once ``clients`` distinct clients have changed something since the last one.
 
-    A coalition of fewer than ``clients`` then never knows all that moved between two heads, so it has no equation
+    Fewer than ``clients`` colluders then never know all that moved between two heads, so they have no equation
     ``A X = Z`` (the paper's quiet interval). One name is one client here: names must be authenticated.
 
     Parameters
@@ -21,7 +22,9 @@ class MinClients(Pending):
         How many distinct clients one head must cover.
     """
 
-    name = "min_clients"
+    name = "min-clients"
+    about = "a head once enough distinct clients have changed something"
+    example: ClassVar[Mapping[str, Any]] = {"clients": 2}
 
     def __init__(self, clients: int) -> None:
         super().__init__()
@@ -34,3 +37,6 @@ class MinClients(Pending):
     def opens(self, changes: int, clients: tuple[str, ...]) -> bool:
         """Say whether enough clients took part."""
         return len(clients) >= self.clients
+
+
+RULES = (MinClients,)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from exhume.defence._matrix import Matrix
+from exhume.defence.memory import Memory
 from exhume.defence.release._base import Rule, positive
 from exhume.defence.release._sticky import Sticky, as_key
+from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion
@@ -19,11 +20,13 @@ __all__ = ["IsotropicNoise", "PosteriorNoise"]
 
 class _Noise(Rule):
     stage = "noise"
+    purpose: ClassVar[str]
+    """What the draws are seeded with beside key and state: another one would be other noise."""
 
     def __init__(self, sigma: float, key: str | bytes | None = None) -> None:
         self.sigma = positive("sigma", sigma)
         self._key = as_key(key)
-        self._sticky = Sticky(self._key, self.name)
+        self._sticky = Sticky(self._key, self.purpose)
 
     @abstractmethod
     def shaped(self, ledger: Ledger, white: Matrix) -> Matrix:
@@ -38,14 +41,14 @@ class _Noise(Rule):
         white = self._sticky.draw(occasion.ledger, head.weights.shape)
         return replace(head, weights=head.weights + self.sigma * self.shaped(occasion.ledger, white))
 
-    def values(self) -> dict[str, Any]:
+    def remembered(self) -> Memory:
         """Return the key. Whoever has it can take the noise off again: keep a saved state as the ledger itself."""
-        return {"key": self._key.hex()}
+        return Memory({"key": self._key.hex()})
 
-    def restore(self, values: Mapping[str, Any]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over the key, so that states seen before keep their draws."""
-        self._key = as_key(str(values["key"]))
-        self._sticky = Sticky(self._key, self.name)
+        self._key = as_key(str(memory.values["key"]))
+        self._sticky = Sticky(self._key, self.purpose)
 
 
 class IsotropicNoise(_Noise):
@@ -59,7 +62,10 @@ class IsotropicNoise(_Noise):
         The secret behind the draws (hexadecimal or bytes); made if not given.
     """
 
-    name = "isotropic_noise"
+    name = "isotropic-noise"
+    about = "the same Gaussian noise on every entry of the head"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.01}
+    purpose = "isotropic_noise"
 
     def shaped(self, ledger: Ledger, white: Matrix) -> Matrix:
         """Return the draw itself."""
@@ -80,8 +86,14 @@ class PosteriorNoise(_Noise):
         The secret behind the draws (hexadecimal or bytes); made if not given.
     """
 
-    name = "posterior_noise"
+    name = "posterior-noise"
+    about = "Gaussian noise in the shape of the ridge posterior"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2}
+    purpose = "posterior_noise"
 
     def shaped(self, ledger: Ledger, white: Matrix) -> Matrix:
         """Return ``L^-T Z``."""
         return ledger.colour(white)
+
+
+RULES = (IsotropicNoise, PosteriorNoise)

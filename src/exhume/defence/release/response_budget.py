@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from exhume.defence.memory import Memory
 from exhume.defence.release._base import Pending, at_least
 from exhume.protocol.head import Head
 from exhume.protocol.rules import Occasion
@@ -24,7 +25,9 @@ class ResponseBudget(Pending):
         How many heads each client may bring about.
     """
 
-    name = "response_budget"
+    name = "response-budget"
+    about = "a limit on the heads that one client's changes bring about"
+    example: ClassVar[Mapping[str, Any]] = {"responses": 2}
 
     def __init__(self, responses: int) -> None:
         super().__init__()
@@ -49,11 +52,14 @@ class ResponseBudget(Pending):
             self._used.update(self._now(occasion)[1])
         super().record(released, occasion)
 
-    def values(self) -> dict[str, Any]:
+    def remembered(self) -> Memory:
         """Return what is pending and what each client has used."""
-        return super().values() | {"used": dict(self._used)}
+        return Memory({**super().remembered().values, "used": dict(self._used)})
 
-    def restore(self, values: Mapping[str, Any]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Take over what is pending and what each client has used."""
-        super().restore(values)
-        self._used = Counter({str(client): int(used) for client, used in values["used"].items()})
+        super().restore(memory)
+        self._used = Counter({client: int(used) for client, used in memory.values["used"].items()})
+
+
+RULES = (ResponseBudget,)

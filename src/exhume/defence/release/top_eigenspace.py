@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from scipy.linalg import eigh
 
@@ -29,7 +30,9 @@ class TopEigenspace(Rule):
         Dimension of the subspace, below d.
     """
 
-    name = "top_eigenspace"
+    name = "top-eigenspace"
+    about = "the head's part in the gram's leading directions"
+    example: ClassVar[Mapping[str, Any]] = {"directions": 1}
     stage = "shape"
 
     def __init__(self, directions: int) -> None:
@@ -40,6 +43,11 @@ class TopEigenspace(Rule):
         """Return the constructor's arguments."""
         return {"directions": self.directions}
 
+    def check_size(self, d: int, c: int) -> None:
+        """Refuse a ledger of no more dimensions than the subspace has."""
+        if self.directions >= d:
+            raise InputError("directions", f"below d = {d}", self.directions)
+
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the projected head."""
         basis = self._basis(occasion.ledger)
@@ -47,10 +55,12 @@ class TopEigenspace(Rule):
 
     def _basis(self, ledger: Ledger) -> Any:
         d = ledger.d
-        if self.directions >= d:
-            raise InputError("directions", f"below d = {d}", self.directions)
+        self.check_size(d, ledger.c)
         # The count moves exactly when the gram does.
         if self._kept is None or self._kept[0] is not ledger or self._kept[1] != ledger.factorisations:
             vectors = eigh(ledger.summary.gram, subset_by_index=[d - self.directions, d - 1])[1]
             self._kept = ledger, ledger.factorisations, vectors
         return self._kept[2]
+
+
+RULES = (TopEigenspace,)

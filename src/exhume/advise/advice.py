@@ -1,0 +1,163 @@
+"""From the cells of a matrix to one line per defence, and from the operator's needs to one defence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom
+
+from exhume.advise.records import CellResult, HonestRecord, ScoreRecord
+from exhume.errors import InputError
+from exhume.simulate import attackers
+from exhume.simulate.statistics import clopper_pearson
+
+__all__ = ["Advised", "Needs", "recommend", "summarise"]
+
+MARGIN = 0.05
+"""The goal: no attack recovers labels better than chance plus this."""
+
+LEVEL = 0.05
+"""The goal is refuted where what was seen is less likely than this."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the operator can afford."""
+
+    max_accuracy_loss: float = 0.2
+    """In points."""
+    max_staleness: float = 0.0
+    """Mean number of accepted changes that the public head may not show yet."""
+    serve_all: bool = True
+    """Whether every honest message must be served."""
+
+    def __post_init__(self) -> None:
+        if not self.max_accuracy_loss >= 0:
+            raise InputError("max_accuracy_loss", "at least 0", self.max_accuracy_loss)
+        if not self.max_staleness >= 0:
+            raise InputError("max_staleness", "at least 0", self.max_staleness)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """One defence: what the best attack gets, and what it costs."""
+
+    defence: str
+    label_rate: float
+    """Highest share of labels that any attack recovered, of all deletions (failures count)."""
+    label_upper: float
+    """Upper end of its 95% interval (Clopper-Pearson, for the worst attack alone)."""
+    worst: str
+    """The attack that did."""
+    p_value: float
+    """How likely so many right labels are at chance plus five points, times the number of attacks (at most 1)."""
+    feature_error: float
+    """Lowest median relative error of the recovered feature, over attacks."""
+    replay_rate: float
+    """Highest share of deletions that an attack recovered and put back."""
+    told_replay_rate: float
+    """The same for an attacker who was told the block."""
+    damage: float
+    """Points of accuracy that `burn` took."""
+    accuracy_lost: float
+    staleness: float
+    head_error: float
+    refused: int
+    sent: int
+    deletions_served: int
+    deletions_asked: int
+    errors: int
+    """Cells of this defence that failed to run."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether released heads are those of a server that never saw the deleted rows, to float64 roundoff."""
+        return self.head_error < 1e-9
+
+    def fits(self, needs: Needs) -> bool:
+        """Whether the operator can afford it."""
+        served = self.refused == 0 and self.deletions_served == self.deletions_asked
+        return (
+            self.accuracy_lost <= needs.max_accuracy_loss
+            and self.staleness <= needs.max_staleness
+            and (served or not needs.serve_all)
+            and self.errors == 0
+        )
+
+    def refutes(self) -> bool:
+        """Whether the run refutes the goal: labels at most five points above chance, and no replay.
+
+        The best of many attacks lies above chance by luck alone, so the test allows for their number.
+        """
+        return self.p_value < LEVEL or self.replay_rate > 0
+
+
+def summarise(cells: Sequence[CellResult], chance: float) -> list[Advised]:
+    """Return one line per defence, in the order of the cells."""
+    names = dict.fromkeys(cell.defence for cell in cells)
+    found = (_advised(name, [cell for cell in cells if cell.defence == name], chance) for name in names)
+    return [row for row in found if row is not None]
+
+
+def _advised(name: str, cells: list[CellResult], chance: float) -> Advised | None:
+    honest: HonestRecord | None = next((cell.honest for cell in cells if cell.honest is not None), None)
+    scored = [(cell, cell.score, _aim(cell.attack)) for cell in cells if cell.score is not None]
+    if honest is None or not scored:
+        return None
+    readers = [(cell, score) for cell, score, aim in scored if aim == "read"]
+    worst, top = max(readers, key=lambda pair: pair[1].label_rate, default=(None, None))
+    errors = [float(np.median(known)) for _, s in readers if (known := [e for e in s.feature_errors if e is not None])]
+    told = [score.replay_rate for _, score, aim in scored if aim == "replay"]
+    damage = [points for _, score, aim in scored if aim == "burn" for points in score.damage]
+    return Advised(
+        defence=name,
+        label_rate=top.label_rate if top is not None else math.nan,
+        label_upper=clopper_pearson(top.labels, top.trials)[1] if top is not None else math.nan,
+        worst="-" if worst is None else worst.attack + (" (busy)" if worst.busy else ""),
+        p_value=min([1.0, *(len(readers) * _excess(s, chance + MARGIN) for _, s in readers)]),
+        feature_error=min(errors, default=math.nan),
+        replay_rate=max((s.replay_rate for _, s in readers), default=0.0),
+        told_replay_rate=max(told, default=math.nan),
+        damage=max(damage, default=math.nan),
+        accuracy_lost=honest.accuracy_lost,
+        staleness=honest.staleness,
+        head_error=honest.head_error,
+        refused=honest.refused,
+        sent=honest.sent,
+        deletions_served=honest.deletions_served,
+        deletions_asked=honest.deletions_asked,
+        errors=sum(cell.error is not None for cell in cells),
+    )
+
+
+def _aim(attack: str) -> str:
+    known = attackers.REGISTRY.get(attack)
+    return "read" if known is None else known.aim
+
+
+def _excess(score: ScoreRecord, share: float) -> float:
+    """Return the chance of at least as many right labels if each is right with a probability of ``share``."""
+    return float(binom.sf(score.labels - 1, score.trials, min(share, 1.0)))
+
+
+def recommend(rows: Sequence[Advised], needs: Needs) -> Advised | None:
+    """Return the affordable defence that leaks least, then damages least, then costs least.
+
+    Defences whose goal the run does not refute leak alike as far as it can tell: among them, luck shall not decide.
+    """
+    able = [row for row in rows if row.fits(needs)]
+    if not able:
+        return None
+
+    def order(row: Advised) -> tuple[float, ...]:
+        error = 0.0 if math.isnan(row.feature_error) else -min(row.feature_error, 1.0)
+        damage = 0.0 if math.isnan(row.damage) else max(row.damage, 0.0)
+        told = 0.0 if math.isnan(row.told_replay_rate) else row.told_replay_rate
+        leak = row.label_rate if row.refutes() else 0.0
+        lost = round(max(row.accuracy_lost, 0.0), 1)
+        return (row.replay_rate, leak, told, round(damage, 1), lost, row.staleness, row.label_rate, error)
+
+    return min(able, key=order)

@@ -1,0 +1,19 @@
+"""Estimators by name: from the transcript of a probe run to the state that it met.
+
+All have one shape, ``estimate.x(transcript, *, ...) -> State``. Adding one is adding a module here that defines the
+tuple `ESTIMATORS`; other packages add theirs through the entry-point group ``exhume.estimators``.
+"""
+
+from __future__ import annotations
+
+from exhume.attack.estimate.base import Estimator
+from exhume.attack.estimate.direct import direct
+from exhume.attack.estimate.guess import gram_guess
+from exhume.attack.estimate.partial import partial
+from exhume.attack.estimate.symmetric import symmetric
+from exhume.registry import Registry
+
+__all__ = ["REGISTRY", "Estimator", "direct", "gram_guess", "partial", "symmetric"]
+
+REGISTRY = Registry("estimator", __name__, "ESTIMATORS", "exhume.estimators", Estimator)
+"""Every known estimator, by name."""

@@ -1,0 +1,56 @@
+"""Identification of a hidden state from the stacks of a probe run (Theorem 1, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from exhume.attack._linalg import relative_asymmetry, smallest_eigenvalue
+from exhume.attack.estimate.base import Estimator, solving
+from exhume.attack.state import State, diagnose_rank
+from exhume.attack.transcript import Transcript
+from exhume.errors import NotIdentifiedError
+from exhume.numerics import DENOMINATOR_FLOOR, RANK_TOLERANCE, symmetric
+
+__all__ = ["ESTIMATORS", "direct"]
+
+
+def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> State:
+    """Estimate the state: ``A = Z X^+`` and, independently, ``H = X Z^+``, both by QR.
+
+    Raises
+    ------
+    NotIdentifiedError
+        If either stack is rank deficient at the tolerance, or either symmetrised estimate is not positive definite. The
+        error carries the diagnostics so far.
+    """
+    with solving():
+        found, factor_X, factor_Z = diagnose_rank(transcript, tolerance)
+    found.require_full_rank()
+    d = transcript.d
+    with solving(found):
+        raw_A, residual_A = factor_X.right_divide(transcript.Z)
+        raw_H, residual_H = factor_Z.right_divide(transcript.X)
+    A, H = symmetric(raw_A), symmetric(raw_H)
+    low_A, low_H = smallest_eigenvalue(A), smallest_eigenvalue(H)
+    found = replace(
+        found,
+        e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), DENOMINATOR_FLOOR),
+        e_HQ=residual_H / max(float(np.linalg.norm(transcript.X)), DENOMINATOR_FLOOR),
+        asymmetry_A=relative_asymmetry(raw_A),
+        asymmetry_H=relative_asymmetry(raw_H),
+        min_eigenvalue_A=low_A,
+        min_eigenvalue_H=low_H,
+    )
+    if not (low_A > 0 and low_H > 0):
+        raise NotIdentifiedError(
+            f"unstable: smallest eigenvalue of A is {low_A:.3g}, of H {low_H:.3g}; both must be positive", found
+        )
+    product = A @ H
+    product.flat[:: d + 1] -= 1.0
+    found = replace(found, e_AH=float(np.linalg.norm(product) / np.sqrt(d)))
+    return State(A, H, A @ transcript.baseline.weights, transcript.baseline, found)
+
+
+ESTIMATORS = (Estimator("direct", "A from the stacks, H independently of it (Algorithm 1); for exact heads", direct),)

@@ -1,0 +1,9 @@
+"""What a malicious client does with a server beyond running one probe: each talks to it through an `Attack`."""
+
+from __future__ import annotations
+
+from exhume.attack.strategies.burn import burn
+from exhume.attack.strategies.conditioned import conditioned
+from exhume.attack.strategies.zoom import Zoomed, zoom
+
+__all__ = ["Zoomed", "burn", "conditioned", "zoom"]

@@ -1,0 +1,177 @@
+"""What an audit is asked to do: one settings model behind the command line, the TOML file and the Python entry."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from exhume.attack import probes, recover
+from exhume.audit.levels import as_level
+from exhume.data import encoders, sets
+from exhume.errors import InputError, OldNameWarning, unknown_name
+from exhume.options import first_error
+from exhume.protocol.head import significant_bits
+from exhume.simulate import attackers
+
+__all__ = ["DEFAULT_DIM", "KINDS", "Settings", "from_toml", "make_settings"]
+
+KINDS = ("record", "class", "client")
+"""What can be deleted."""
+
+BARE = ("float64",)
+"""Heads of the bare server that an operator's settings are compared with: precision is a setting, too."""
+
+DEFAULT_DIM = 128
+"""Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
+
+OLD = {"heads": "precision", "delete": "kind"}
+"""Names of settings that an earlier version had."""
+
+OLD_KINDS = {"sample": "record", "row": "record"}
+
+
+class Settings(BaseModel):
+    """Everything that an audit needs to know; every name is also a command-line option and a TOML key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str = "digits"
+    encoder: str = "random-relu"
+    dim: int | None = Field(default=None, ge=1)
+    features: Path | None = None
+    labels: Path | None = None
+    clients: int = Field(default=5, ge=2)
+    alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    gamma: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    probe: tuple[str, ...] = ("designed", "own-data")
+    kind: tuple[str, ...] = KINDS
+    precision: tuple[str, ...] = ("float64", "float32")
+    defence: str | None = None
+    attack: tuple[str, ...] | None = None
+    recovery: tuple[str, ...] = ("difference", "rank-one")
+    trials: int = Field(default=100, ge=1)
+    responses: int | None = Field(default=None, ge=1)
+    scale: float = Field(default=1e4, gt=0, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0)
+    jobs: int = Field(default=0, ge=0)
+    out: Path = Path("exhume-report")
+    json_file: str | None = None
+    """Where the findings go as JSON as well; ``-`` is standard output."""
+    fail_on: str | None = None
+    home: Path | None = None
+
+    @field_validator("probe", "kind", "precision", "recovery", "attack", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """Take a comma list as well as a list."""
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+            return parts
+        names = [part.strip() for part in parts if part.strip()]
+        if not names:
+            raise ValueError("a list with at least one name")
+        return tuple(dict.fromkeys(names))
+
+    @field_validator("kind")
+    @classmethod
+    def _today(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(OLD_KINDS.get(name, name) for name in value))
+
+    @property
+    def width(self) -> int | None:
+        """The number of features to ask the encoder for; None leaves it to the encoder."""
+        return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the settings that any number in the report depends on, apart from which cells are run."""
+        names = {"data", "encoder", "clients", "alpha", "gamma", "recovery", "responses", "scale", "seed"}
+        return self.model_dump(mode="json", include=names) | {"dim": self.width}
+
+
+FIELDS = {"json" if name == "json_file" else name.replace("_", "-"): name for name in Settings.model_fields}
+
+NAMES = tuple(FIELDS)
+"""The names of the options, as people write them."""
+
+
+def make_settings(values: Mapping[str, Any]) -> Settings:
+    """Check and return settings; anything wrong is an `InputError` that names the option."""
+    known: dict[str, Any] = {}
+    for key, value in values.items():
+        name = _today(key, "option")
+        known[FIELDS[name]] = value
+    if known.get("defence") is not None:
+        if "precision" in known:
+            given = known["precision"]
+            raise InputError("precision", "left out with a defence, whose configuration decides it", given)
+        known["precision"] = BARE
+    if known.get("data") == sets.OWN:
+        known.setdefault("encoder", "none")
+    try:
+        settings = Settings(**known)
+    except ValidationError as error:
+        found = first_error(error)
+        names = {field: name for name, field in FIELDS.items()}
+        where = found.field.split(".")[0]
+        raise InputError(names.get(where, where), found.allowed, found.got) from None
+    return _checked(settings)
+
+
+def from_toml(path: Path) -> dict[str, Any]:
+    """Read settings from a TOML file. Strict: an unknown key is an error that suggests the nearest known one."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError("config", "a TOML file that can be read", f"'{path}' ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("config", "a valid TOML file", f"'{path}': {error}") from None
+    return {_today(key, f"key in {path.name}"): value for key, value in content.items()}
+
+
+def _today(key: str, field: str) -> str:
+    """Return a setting's present name, with a note where an old one came."""
+    name = key.replace("_", "-")
+    if name in OLD:
+        warnings.warn(f"'{key}' is now called '{OLD[name]}'", OldNameWarning, stacklevel=3)
+        return OLD[name]
+    if name not in NAMES:
+        raise unknown_name(field, key, NAMES)
+    return name
+
+
+def _checked(settings: Settings) -> Settings:
+    """Return the settings with every name as its registry has it."""
+    if settings.data not in (*sets.REGISTRY, sets.OWN):
+        raise unknown_name("data", settings.data, [*sets.REGISTRY, sets.OWN])
+    for kind in settings.kind:
+        if kind not in KINDS:
+            raise unknown_name("kind", kind, KINDS)
+    for precision in settings.precision:
+        try:
+            significant_bits(precision)
+        except InputError as error:
+            raise InputError("precision", error.allowed, error.got) from None
+    if settings.fail_on is not None:
+        as_level(settings.fail_on)
+    if settings.data == sets.OWN and settings.features is None:
+        raise InputError("features", f"the file to read when data is '{sets.OWN}'", "nothing")
+    found = settings.model_copy(
+        update={
+            "encoder": encoders.REGISTRY.find(settings.encoder).name,
+            "probe": _names(settings.probe, probes.REGISTRY, "probe"),
+            "recovery": _names(settings.recovery, recover.REGISTRY, "recovery"),
+            "attack": None if settings.attack is None else _names(settings.attack, attackers.REGISTRY, "attack"),
+        }
+    )
+    if not any(set(recover.REGISTRY[name].kinds) & set(found.kind) for name in found.recovery):
+        raise InputError("recovery", f"one for the deletion of a {' or '.join(found.kind)}", ", ".join(found.recovery))
+    return found
+
+
+def _names(given: Sequence[str], registry: Any, field: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(registry.find(name, field).name for name in given))

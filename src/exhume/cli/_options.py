@@ -1,0 +1,119 @@
+"""What the commands share: options that mean the same everywhere, and where their output goes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+__all__ = ["STDOUT", "Command", "Jobs", "JsonTo", "completing", "console_for", "json_text", "listed", "put_json", "say"]
+
+STDOUT = "-"
+
+JsonTo = Annotated[
+    str | None,
+    typer.Option("--json", metavar="[FILE]", help="Also give JSON: to a file, or to standard output without one."),
+]
+"""The option ``--json [FILE]`` of a command that is made with ``cls=Command``."""
+
+Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one per core.")]
+"""The option ``--jobs``; its default is 0 everywhere."""
+
+
+PLACES = {
+    "data": "exhume.data.sets:REGISTRY",
+    "encoders": "exhume.data.encoders:REGISTRY",
+    "probes": "exhume.attack.probes:REGISTRY",
+    "recoveries": "exhume.attack.recover:REGISTRY",
+    "attacks": "exhume.simulate.attackers:REGISTRY",
+    "kinds": "exhume.audit.settings:KINDS",
+    "levels": "exhume.audit.levels:LEVELS",
+    "defences": "exhume.advise.defences:DEFENCES",
+    "tables": "exhume.paper.registry:REGISTRY",
+}
+"""Where the names are found that help and completion offer: what other packages bring is among them."""
+
+
+def names_of(what: str) -> list[str]:
+    """Return the known names of a kind of thing."""
+    module, _, attribute = PLACES[what].partition(":")
+    return [str(name) for name in getattr(importlib.import_module(module), attribute)]
+
+
+def completing(what: str) -> Callable[[str], list[str]]:
+    """Return what completes the last item of a comma list of names."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names_of(what) if name.startswith(last)]
+
+    return complete
+
+
+class Command(TyperCommand):
+    """A command whose ``--json`` may stand alone (then it is ``-``), and whose help names what is there to choose."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the command."""
+        return super().parse_args(ctx, _completed(args))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with ``{probes}`` and the like replaced by the names that are known."""
+        for parameter in self.params:
+            text = getattr(parameter, "help", None)
+            if text:
+                vars(parameter)["help"] = re.sub(r"\{(\w+)\}", lambda m: ", ".join(names_of(m[1])), text)
+        super().format_help(ctx, formatter)
+
+
+def _completed(args: list[str]) -> list[str]:
+    """Give every ``--json`` without a value its default, which typer's options cannot."""
+    words: list[str] = []
+    for i, word in enumerate(args):
+        following = args[i + 1] if i + 1 < len(args) else None
+        alone = following is None or (following.startswith("-") and following != STDOUT)
+        words.append(f"--json={STDOUT}" if word == "--json" and alone else word)
+        if word == "--":
+            return [*words, *args[i + 1 :]]
+    return words
+
+
+def listed(values: Iterable[str] | None) -> list[str]:
+    """Return the items of an option that takes a comma list and may be repeated, each once, in order."""
+    items = (item.strip() for value in values or () for item in value.split(","))
+    return list(dict.fromkeys(item for item in items if item))
+
+
+def json_text(content: object) -> str:
+    """Return JSON as every command writes it."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def put_json(text: str, target: str | None) -> None:
+    """Write JSON to where ``--json`` says; nowhere if it was not given."""
+    if target == STDOUT:
+        typer.echo(text, nl=False)
+    elif target is not None:
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a sentence as it is: no markup, no colours, no folding of paths."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def console_for(target: str | None = None) -> Console:
+    """Return where people read: standard output, or standard error if JSON goes there."""
+    error = target == STDOUT
+    console = Console(stderr=error)
+    # Piped output must not be folded to a width that nobody sees.
+    return console if console.is_terminal else Console(stderr=error, width=240)

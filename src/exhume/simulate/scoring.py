@@ -1,0 +1,89 @@
+"""How outcomes are scored against the truth: recovered blocks, replays, what a cancellation leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exhume.attack.recover import Recovered
+from exhume.attack.session import Cost
+from exhume.numerics import Matrix, relative
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.summary import Summary
+
+__all__ = ["Replayed", "Residuals", "Scored", "score"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one recovery made of one deletion, scored against the truth."""
+
+    method: str
+    relerr_gram: float
+    relerr_moment: float
+    label: int | None
+    """The label that the attacker read off; None where more than one record was deleted."""
+    label_correct: bool | None
+    relerr_feature: float | None
+    known: bool | None
+    """Whether the attacker's own check stands by it; None for recoveries without one."""
+    margin: float | None
+    min_eigenvalue: float | None = None
+
+
+def score(method: str, found: Recovered, deleted: Summary, label: int | None) -> Scored:
+    """Score a recovered block against what was deleted; ``label`` is that of a single deleted record."""
+    sample = found.block.as_sample()
+    truth: Matrix | None = None if label is None else deleted.moment[:, label]
+    return Scored(
+        method=method,
+        relerr_gram=relative(found.block.gram - deleted.gram, deleted.gram),
+        relerr_moment=relative(found.block.moment - deleted.moment, deleted.moment),
+        label=None if label is None else sample.label,
+        label_correct=None if label is None else sample.label == label,
+        relerr_feature=None if truth is None else relative(sample.feature - truth, truth),
+        known=found.known,
+        margin=None if label is None else found.margin if found.margin is not None else sample.margin,
+    )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What re-inserting a recovered block did."""
+
+    method: str
+    head_error: float | None
+    """Relative distance of the unrounded head from the one before the deletion: of the raw block, or of the projected
+    one where the server's rules took only that; infinite if the ledger refused it, None if a rule did."""
+    head_error_psd: float | None
+    """The same with the block's gram projected to positive semidefinite; None if that was refused, or not asked for."""
+    relerr_gram_psd: float | None = None
+    ledger_error_gram: float | None = None
+    """How far the replayed ledger's gram is from the one before the deletion, relative to the whole ledger."""
+    ledger_error_moment: float | None = None
+    ledger_error_gram_psd: float | None = None
+    head: Matrix | None = None
+    """The exact head after the replay that counts."""
+    refused: str | None = None
+    """Why the server refused it, in every form."""
+    cost: Cost | None = None
+    """What the attacker had spent by then."""
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """What the cancellation left behind, relative: gram, moment and head (hidden values, for the evaluator)."""
+
+    e_S: float
+    e_G: float
+    e_W: float
+
+    @classmethod
+    def between(cls, before: Ledger, after: Ledger) -> Residuals:
+        """Compare two ledgers."""
+        a, b = before.summary, after.summary
+        head = before.head()
+        return cls(
+            relative(b.gram - a.gram, a.gram),
+            relative(b.moment - a.moment, a.moment),
+            relative(after.head() - head, head),
+        )

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from exhume.cli.main import app
+from exhume.paper.registry import tables
+from tests.paper.conftest import features
+
+__all__ = ["features"]
+
+
+def paper(*words: object) -> Result:
+    return CliRunner().invoke(app, ["paper", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def out(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two tables."""
+    out = tmp_path_factory.mktemp("out")
+    options = ["--features", features, "--quick", "--clients", 4, "--alpha", 2, "--home", out / "home", "--jobs", 1]
+    sizes = ["--size", "sequences=1,own-records=2"]
+    done = paper("run", "rank-threshold,class_replay", *options, *sizes, "--out", out, "--json", out / "cells.json")
+    assert done.exit_code == 0, done.output
+    assert "the encoder is not the paper's" in done.stdout
+    return out
+
+
+def test_run_writes_page_figures_and_json(out: Path) -> None:
+    page = (out / "results.md").read_text(encoding="utf-8")
+    command = (
+        "exhume paper run rank-threshold class_replay --quick --size sequences=1,own-records=2 --clients 4 --alpha 2.0"
+    )
+    assert f"`{command} --jobs 1`" in page
+    assert str(out) not in page
+    assert (out / "class_replay.svg").is_file()
+    assert (out / "cells.json").read_bytes() == (out / "results.json").read_bytes()
+
+
+def test_a_second_run_takes_all_from_the_store(out: Path, features: Path) -> None:
+    store = out / "home" / "paper" / "trials.jsonl"
+    size = store.stat().st_size
+    options = ["--features", features, "--quick", "--clients", 4, "--alpha", 2, "--home", out / "home"]
+    done = paper("run", "class-replay", *options, "--out", out / "again", "--json")
+    assert store.stat().st_size == size
+    assert {entry["table"] for entry in json.loads(done.stdout)} == {"class_replay"}
+    assert "written:" in done.stderr
+
+
+def test_compare(out: Path) -> None:
+    done = paper("compare", "--out", out)
+    assert done.exit_code == 0
+    assert "the encoder is not the paper's" in done.stdout
+    assert json.loads(paper("compare", "--out", out, "--json").stdout) == []
+    assert paper("compare", "--out", out / "nowhere").exit_code != 0
+
+
+def test_list() -> None:
+    assert "rank_threshold" in paper("list").stdout
+    found = json.loads(paper("list", "--json", "-").stdout)
+    assert [entry["name"] for entry in found] == list(tables())
+
+
+def test_names_that_are_not_known() -> None:
+    done = paper("run", "rank-treshold")
+    assert "did you mean 'rank_threshold'" in str(done.exception)
