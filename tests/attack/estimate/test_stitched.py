@@ -19,7 +19,7 @@ def dyadic(rng, n):
 
 
 def played(seed, *, own_rows):
-    """Play moments or own rows and three honest changes on an exact server; returns heads, A, what moved the inverse."""
+    """Play moments or own rows and three honest changes on an exact server; returns heads, A, the moves."""
     rng = np.random.default_rng(seed)
     server = ex.Ridge.of(*dyadic(rng, 20), C, 0.5)
     watcher = Watcher(released(server.head))
