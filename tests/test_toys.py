@@ -19,6 +19,9 @@ from exhume.errors import InputError
 from tests.toys import BROUGHT, install, recipes, registries, renew
 
 SOURCE = Path(exhume.__file__).parent
+ELSEWHERE = {"exhume.paper", "exhume.decoders"}
+"""Kinds that an audit does not name."""
+
 RULES = {"exhume.admission", "exhume.release", "exhume.accountants"}
 
 
@@ -66,10 +69,11 @@ def _is(place, registry):
 def test_toys_are_in_the_help(toys):
     audit, advise, paper = help_of("audit"), help_of("advise"), help_of("paper", "run")
     for group, name in BROUGHT.items():
-        assert (name in audit) == (group != "exhume.paper"), name
+        assert (name in audit) == (group not in ELSEWHERE), name
     for group in ("exhume.data_sets", "exhume.encoders", "exhume.attacks", *RULES):
         assert BROUGHT[group] in advise
     assert BROUGHT["exhume.paper"] in paper
+    assert BROUGHT["exhume.decoders"] in help_of("decode", "train")
     assert "stripes" in help_of("data", "features") and "stripes" in CliRunner().invoke(app, ["data", "list"]).output
 
 
@@ -111,7 +115,7 @@ def test_explain_names_them(toys, tmp_path):
     toy = "--probe shuffled --estimator pseudo-inverse --recovery projected"
     told = command(toys, *words.split(), *toy.split(), cwd=tmp_path)
     for group, name in BROUGHT.items():
-        assert (name in told) == (group != "exhume.paper")
+        assert (name in told) == (group not in ELSEWHERE)
     for words in ("rows in random order", "A by pseudo-inverse", "made positive semidefinite", "one at a time"):
         assert words in told
     assert "admission: few-messages (most 500)" in told
@@ -139,6 +143,11 @@ def test_toy_rules_and_a_toy_attacker_are_audited(toys, tmp_path):
     found = json.loads((tmp_path / "found.json").read_text())["defence"]
     assert [rule["rule"] for rule in found["rules"]] == ["few-messages", "shifted-totals", "counting"]
     assert [siege["attack"] for siege in found["sieges"]] == ["one-by-one"]
+
+
+def test_a_toy_decoder_is_trained(toys, tmp_path):
+    told = json.loads(command(toys, *"decode train median --data digits --json".split(), cwd=tmp_path))
+    assert told["decoder"] == "median" or told["name"] == "median"
 
 
 def test_a_toy_table_is_run(toys, tmp_path):

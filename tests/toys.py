@@ -20,6 +20,7 @@ BROUGHT = {
     "exhume.admission": "few-messages",
     "exhume.release": "shifted-totals",
     "exhume.accountants": "counting",
+    "exhume.decoders": "median",
     "exhume.paper": "accuracies",
 }
 """What the package brings, by entry-point group."""

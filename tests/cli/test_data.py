@@ -25,7 +25,14 @@ def test_list():
     for name in ("digits", "mnist", "fashion-mnist", "cifar10", "features", "resnet18", "random-relu", "none"):
         assert name in text
     listed = run_json("list")
-    assert {entry["name"] for entry in listed["data"]} == {"digits", "mnist", "fashion-mnist", "cifar10", "features"}
+    assert {entry["name"] for entry in listed["data"]} == {
+        "digits",
+        "mnist",
+        "fashion-mnist",
+        "cifar10",
+        "tinyimagenet",
+        "features",
+    }
     assert {"name": "resnet18", "dim": 512}.items() <= listed["encoders"][-1].items()
 
 

@@ -40,6 +40,7 @@ PLACES = {
     "release": "exhume.defence.release:REGISTRY",
     "accountants": "exhume.defence.accountants:REGISTRY",
     "defences": "exhume.advise.defences:DEFENCES",
+    "decoders": "exhume.decode:REGISTRY",
     "tables": "exhume.paper.registry:REGISTRY",
 }
 """Where the names are found that help and completion offer: what other packages bring is among them."""
