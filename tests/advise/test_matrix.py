@@ -17,11 +17,10 @@ from exhume.advise.records import HONEST, CellResult, HonestRecord, ScoreRecord
 from exhume.advise.run import Cell, Request, matrix_of, run_matrix
 from exhume.cli.main import app
 from exhume.defence.config import build_server, dump, load
-from exhume.errors import DataError, InputError
+from exhume.errors import InputError
 from exhume.protocol import Ledger
 from exhume.simulate import attackers
 from exhume.simulate.federation import Federation
-from exhume.simulate.scenario import deal, spread_records
 
 SMALL = Request(dim=24, trials=5, averaged=8)
 
@@ -227,8 +226,6 @@ def test_bad_input_is_refused_in_words():
     with pytest.raises(InputError, match="did you mean 'posterior-noise'"):
         Request(defences=("posterior-nois",))
     assert Request(attacks=("rank_one",)).attacks == ("rank-one",)
-    with pytest.raises(DataError, match="too few"):
-        deal((np.ones((50, 20)), np.zeros(50, int)), (np.ones((5, 20)), np.zeros(5, int)), 2)
 
 
 def test_calibration_uses_nobody_elses_rows(dealt):
@@ -258,15 +255,3 @@ def test_informed_reads_exact_heads_and_not_masked_ones(play):
     assert play("redraw", "none").labels == SMALL.trials
     masked = play("informed", "deletion-mask")
     assert masked.replays == 0 and masked.labels < SMALL.trials
-
-
-def test_the_attacker_has_full_feature_rank_where_the_data_have_it(dealt):
-    s = dealt.scenario
-    for rows in (s.parts[s.attacker], s.held_out):
-        assert np.linalg.matrix_rank(s.features[rows]) == s.d
-
-
-def test_the_records_to_delete_are_spread_over_the_classes(dealt):
-    records = spread_records(dealt.scenario, 20)
-    assert np.bincount(dealt.scenario.labels[records]).tolist() == [2] * 10
-    assert set(records) <= set(dealt.scenario.others)

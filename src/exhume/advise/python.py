@@ -13,7 +13,7 @@ from exhume.advise.defences import defence
 from exhume.advise.markdown import costs, matrix
 from exhume.advise.plot import draw
 from exhume.advise.records import CellResult
-from exhume.advise.run import Matrix, Request, matrix_of, run_matrix
+from exhume.advise.run import DefenceMatrix, Request, matrix_of, run_matrix
 from exhume.data import FeatureSet, given_features
 from exhume.defence.config import dump
 from exhume.jobs.progress import Progress
@@ -79,7 +79,9 @@ class Advice:
         return f"<p>{html.escape(str(self))}</p>{figure[figure.index('<svg') :]}"
 
 
-def carry_out(dealt: Matrix, needs: Needs, out: Path, *, jobs: int = 0, progress: Progress | None = None) -> Advice:
+def carry_out(
+    dealt: DefenceMatrix, needs: Needs, out: Path, *, jobs: int = 0, progress: Progress | None = None
+) -> Advice:
     """Run a matrix, choose a defence, and write figure, tables and configuration."""
     cells = run_matrix(dealt, out, jobs=jobs, progress=progress)
     chance = 1.0 / dealt.scenario.classes
@@ -91,7 +93,7 @@ def carry_out(dealt: Matrix, needs: Needs, out: Path, *, jobs: int = 0, progress
 
 
 def _written(
-    dealt: Matrix,
+    dealt: DefenceMatrix,
     needs: Needs,
     chance: float,
     cells: list[CellResult],

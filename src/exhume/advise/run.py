@@ -25,7 +25,7 @@ from exhume.simulate.rules import signing_key
 from exhume.simulate.scenario import Scenario, deal, spread_records
 from exhume.simulate.siege import besiege, honest_cost
 
-__all__ = ["Cell", "Matrix", "Request", "matrix_of", "run_matrix"]
+__all__ = ["Cell", "DefenceMatrix", "Request", "matrix_of", "run_matrix"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class DefenceMatrix:
     """A request with its rows dealt out, made once for all cells."""
 
     request: Request
@@ -102,16 +102,18 @@ class Matrix:
         return Context(s, keys, self.request.colluders, self.request.points)
 
 
-def matrix_of(request: Request, given: FeatureSet | None = None) -> Matrix:
+def matrix_of(request: Request, given: FeatureSet | None = None) -> DefenceMatrix:
     """Load the features (unless they are given) and deal them out."""
     found = given or load_features(
         request.data, request.encoder, dim=request.dim, seed=request.seed, limit=request.limit
     )
     train, test = (found.train_features, found.train_labels), (found.test_features, found.test_labels)
-    return Matrix(request, deal(train, test, found.classes, seed=request.seed))
+    return DefenceMatrix(request, deal(train, test, found.classes, seed=request.seed))
 
 
-def run_matrix(matrix: Matrix, folder: Path, *, jobs: int = 0, progress: Progress | None = None) -> list[CellResult]:
+def run_matrix(
+    matrix: DefenceMatrix, folder: Path, *, jobs: int = 0, progress: Progress | None = None
+) -> list[CellResult]:
     """Do every cell that is not done yet; returns the results of all, in order. A cell that failed is tried again."""
     request = matrix.request
     features = np.ascontiguousarray(matrix.scenario.features)
@@ -128,7 +130,7 @@ def _failed(result: dict[str, Any]) -> bool:
     return result.get("error") is not None
 
 
-def work(matrix: Matrix, cell: Cell) -> dict[str, Any]:
+def work(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
     """Do one cell; whatever goes wrong in it becomes its record."""
     made = CellResult(attack=cell.attack, defence=cell.defence, busy=cell.busy)
     try:
@@ -138,7 +140,7 @@ def work(matrix: Matrix, cell: Cell) -> dict[str, Any]:
         return made.model_copy(update={"error": f"{type(error).__name__}: {error}"}).model_dump(mode="json")
 
 
-def _played(matrix: Matrix, cell: Cell) -> dict[str, Any]:
+def _played(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
     request = matrix.request
     records = spread_records(matrix.scenario, request.trials)
     federation = _federation(matrix, cell.defence)
@@ -150,6 +152,6 @@ def _played(matrix: Matrix, cell: Cell) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _federation(matrix: Matrix, name: str) -> Federation:
+def _federation(matrix: DefenceMatrix, name: str) -> Federation:
     config = defence(name).config(matrix.context())
     return Federation.behind(matrix.scenario, config, seed=matrix.scenario.seed, colluders=matrix.request.colluders)

@@ -10,7 +10,7 @@ from exhume import Ledger, Server, Summary, Update
 from exhume.attack.probes import moment_update
 from exhume.defence.admission import AlgebraicOwnership, Ownership
 from exhume.protocol import count, itemise
-from tests.defence.test_admission_attacks import C, D, block, reason, rows, server
+from tests.defence.admission.test_attacks import C, D, block, reason, rows, server
 
 
 class TestOwnership:

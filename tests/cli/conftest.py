@@ -1,0 +1,5 @@
+"""Commands meet an empty home folder."""
+
+from tests.data.conftest import home
+
+__all__ = ["home"]
