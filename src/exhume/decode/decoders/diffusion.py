@@ -62,7 +62,7 @@ class Diffusion(Decoder):
     rate: float = 8e-4
     width: int = 128
     autoencoder: str = autoencoder.HOLDING.sha256
-    draw_steps: int = 20
+    draw_steps: int = 16
     guidance: float = 2.0
     samples: int = 1
     pull: float = 0.0
