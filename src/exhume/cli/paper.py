@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json
+from exhume.cli._options import Command, Jobs, JsonTo, completing, console_for, json_text, listed, put_json
 
 if TYPE_CHECKING:
     from exhume.paper.comparisons import Comparison
@@ -46,9 +46,19 @@ def list_(as_json: JsonTo = None) -> None:
 @app.command(cls=Command)
 def run(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(help="Tables and figures by name, or all.")],
-    data: Annotated[list[str] | None, typer.Option(help="Comma list of data sets (default: mnist,cifar10).")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Encoder (default: resnet18; none with --features).")] = None,
+    names: Annotated[
+        list[str], typer.Argument(help="Comma list of {tables}, or all.", autocompletion=completing("tables"))
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Comma list of {data}. (default: mnist,cifar10)", autocompletion=completing("data")),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder: {encoders}. (default: resnet18; none with --features)", autocompletion=completing("encoders")
+        ),
+    ] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, for encoders that leave it open.")] = None,
     features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A stated subsample: minutes instead of hours.")] = False,
