@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data import sets
-from exhume.data._files import locked_folder, reserve, writing
 from exhume.data.cache import PARTIAL, Ready, cache_folder, cache_key, publish, read_cache
 from exhume.data.encoders import Encoder
+from exhume.data.files import locked_folder, reserve, writing
 from exhume.data.sets import DataSet
 from exhume.errors import DataError, InputError
 from exhume.files import atomic_file

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data import encoders, sets
-from exhume.data._files import digest_of, sha256_of_file
 from exhume.data.cache import Arrays, cache_folder, cache_key, read_cache
 from exhume.data.encoders import Encoder, Options
 from exhume.data.extract import BATCH, Tick, encode, extract
+from exhume.data.files import digest_of, sha256_of_file
 from exhume.data.home import data_path, home_folder
 from exhume.data.own import read_own, split_arrays
 from exhume.data.sets import OWN, DataSet, ImageSet

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import digest_of, sha256_of_file
 from exhume.data.catalogue import Holding
 from exhume.data.encoders._base import Features32, Options
-from exhume.data.encoders._weights import read_tensors
+from exhume.data.encoders.weights import read_tensors
+from exhume.data.files import digest_of, sha256_of_file
 from exhume.errors import DataError, InputError, MissingExtraError
 
 __all__ = ["PREPROCESSING", "SIZE", "Network", "Shapes", "Tensor", "Tensors", "TorchEncoder", "fold", "norm_shapes"]
