@@ -18,6 +18,7 @@ from exhume.data.encoders.weights import read_tensors
 from exhume.errors import DataError, InputError
 
 torch = pytest.importorskip("torch", reason="the 'vision' extra is not installed")
+pytestmark = pytest.mark.extras
 functional = torch.nn.functional
 
 GREY = np.random.default_rng(0).integers(0, 256, (2, 28, 28), dtype=np.uint8)
