@@ -101,7 +101,7 @@ def as_known(A: Matrix, state: State) -> Matrix:
 
 
 def state_error(found: State | None, A: Matrix) -> float | None:
-    """Return the relative error of an identified state, on the coordinates that it speaks of; None where there is none."""
+    """Return the relative error of an identified state on the coordinates that it speaks of; None without a state."""
     if found is None or found.live is None:
         return None if found is None else relative(found.A - A, A)
     truth, at = schur(A, found.live), np.ix_(found.live, found.live)
