@@ -68,7 +68,9 @@ class Transcript:
         return replace(self, baseline=at.head(self.baseline), X=X, Z=Z, final=final, coordinates=None)
 
     def __repr__(self) -> str:
-        return line(self, probe=self.probe, d=self.d, c=self.c, responses=self.responses, heads=self.baseline.precision)
+        return line(
+            self, probe=self.probe, d=self.d, c=self.c, responses=self.responses, precision=self.baseline.precision
+        )
 
 
 class Recorder:

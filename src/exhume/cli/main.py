@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from exhume._version import __version__
-from exhume.cli import advise, audit, data, paper
+from exhume.cli import advise, audit, data, decode, paper
 from exhume.cli._options import Command
 from exhume.errors import ExhumeError, OldNameWarning
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command("advise", cls=Command)(advise.advise)
 app.command("audit", cls=Command)(audit.audit)
 app.add_typer(data.app, name="data")
+app.add_typer(decode.app, name="decode")
 app.add_typer(paper.app, name="paper")
 
 

@@ -14,19 +14,30 @@ __all__ = ["PROBES", "designed"]
 
 
 def designed(
-    d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative", coordinates: Coordinates | None = None
+    d: int,
+    c: int,
+    *,
+    scale: float = 1e4,
+    mode: str = "cumulative",
+    spare: int = 0,
+    coordinates: Coordinates | None = None,
 ) -> MomentProbe:
     """Return the probe ``Q = [scale I, 0]`` cut into ceil(d/c) blocks of c columns.
 
-    With coordinates (all of them live) each column is in units of its feature: ``Q = [scale diag(t), 0]``.
+    With ``spare`` the last so many classes are left alone in every message, at the price of ceil(d/(c - spare)) blocks:
+    what moves there is somebody else's doing (`strategies.watch`). With coordinates (all of them live) each column is
+    in units of its feature: ``Q = [scale diag(t), 0]``.
     """
     check_sizes(d, c)
     check_scale(scale)
-    m = math.ceil(d / c)
-    stack = np.zeros((d, m * c))
+    if not 0 <= spare < c:
+        raise InputError("spare", f"from 0 to {c - 1}", spare)
+    used = c - spare
+    m = math.ceil(d / used)
+    stack = np.zeros((d, m * used))
     stack[:, :d] = scale * (np.eye(d) if coordinates is None else np.diag(coordinates.units))
-    totals = [stack[:, j * c : (j + 1) * c] for j in range(m)]
-    return MomentProbe("designed", totals, as_mode(mode), coordinates)
+    blocks = [np.pad(stack[:, j * used : (j + 1) * used], ((0, 0), (0, spare))) for j in range(m)]
+    return MomentProbe("designed", blocks, as_mode(mode), coordinates)
 
 
 def _build(of: Resources) -> Probe:
