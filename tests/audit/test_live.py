@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from exhume import Head, Ledger, Server, Summary, Update
-from exhume.audit.live import audit_live, load_target
+from exhume.audit.live import audit_live
 from exhume.audit.settings import make_settings
+from exhume.audit.target import load_target
 from exhume.audit.undoing import UndoingTarget
 from exhume.audit.verdict import conclude_live
 from exhume.errors import AttackError, InputError, RefusedError

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 
 from exhume.attack import estimate, probes
@@ -22,30 +17,10 @@ from exhume.errors import AttackError, ExhumeError, InputError, NotIdentifiedErr
 from exhume.numerics import relative
 from exhume.protocol.target import Target
 
-__all__ = ["audit_live", "load_target"]
+__all__ = ["audit_live"]
 
 DRY_SCALES = (1e-3, 1.0, 1e3)
 """Sizes of the dry run's update, tried in turn until the head answers."""
-
-
-def load_target(spec: str) -> Target:
-    """Call the user's ``package.module:function`` and return its `Target`; the working folder is on the path."""
-    module_name, _, function_name = spec.partition(":")
-    if not module_name or not function_name:
-        raise InputError("target", "package.module:function", f"'{spec}'")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
-    except ModuleNotFoundError as error:
-        raise InputError("target", "a module that can be imported from here", f"'{spec}' ({error})") from None
-    except AttributeError:
-        raise InputError("target", f"a function of {module_name}", f"'{function_name}'") from None
-    target = make()
-    if not isinstance(target, Target):
-        raise InputError("target", "a function that returns an object with head() and submit()", repr(target))
-    return target
 
 
 def audit_live(target: Target, settings: Settings, name: str = "target") -> LiveRecord:

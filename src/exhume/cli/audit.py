@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from exhume.cli._options import STDOUT, JsonTo, completing, put_json
+from exhume.cli._places import check_file, check_folder
 from exhume.errors import ExhumeError, InputError
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def audit(
     if explain:
         typer.echo(threat_model(settings))
         return
+    check_folder("out", settings.out)
+    check_file("json", settings.json_file)
     report = _live(settings, target, operated) if target is not None else _simulated(settings, fresh)
     _finish(report, settings)
 
@@ -153,11 +156,12 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
 def _live(settings: Settings, target: str, operated: bool) -> Report:
     if not operated:
         raise InputError("target", "probed only by its operator: add --i-operate-this-server", f"'{target}'")
-    from exhume.audit.live import load_target
     from exhume.audit.live_report import report_live
+    from exhume.audit.target import load_target
 
+    server = load_target(target)
     typer.echo(f"Probing the live target {target}; every probe is taken back.", err=True)
-    report = report_live(load_target(target), settings, target, _command())
+    report = report_live(server, settings, target, _command())
     assert report.live is not None
     for action in report.live.actions:
         typer.echo(f"  - {action}", err=True)

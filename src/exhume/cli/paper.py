@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json
+from exhume.cli._options import MOST_SEED, Command, Jobs, JsonTo, console_for, json_text, listed, put_json
+from exhume.cli._places import check_file, check_folder
 
 if TYPE_CHECKING:
     from exhume.paper.comparisons import Comparison
@@ -32,6 +33,7 @@ def list_(as_json: JsonTo = None) -> None:
     from exhume.paper.published import source
     from exhume.paper.registry import about, tables
 
+    check_file("json", as_json)
     facts = [
         {"name": t.name, "kind": "figure" if t.draw else "table", "title": t.title, "about": about(t)}
         for t in tables().values()
@@ -55,18 +57,21 @@ def run(
     size: Annotated[
         list[str] | None, typer.Option(help="Comma list of other sizes of parts, such as partitions=5.")
     ] = None,
-    clients: Annotated[int, typer.Option(help="Clients in a split.")] = 50,
+    clients: Annotated[int, typer.Option(min=2, help="Clients in a split.")] = 50,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration of the splits.")] = 0.05,
     jobs: Jobs = 0,
     backend: Annotated[str, typer.Option(help="joblib or dask.")] = "joblib",
     scheduler: Annotated[str | None, typer.Option(help="Address of a running Dask scheduler.")] = None,
-    seed: Annotated[int, typer.Option(help="Added to every seed; 0 is the paper's own choice.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Added to every seed; 0 is the paper's own choice.")
+    ] = 0,
     out: Out = RESULTS,
     page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
     as_json: JsonTo = None,
     home: Annotated[Path | None, typer.Option(help="Home folder: features and finished trials.")] = None,
 ) -> None:
     """Run tables and figures; finished trials are kept, so an interrupted run goes on where it stopped."""
+    from exhume.capacity import require_federation
     from exhume.data.progress import extraction_bar
     from exhume.jobs.progress import progress_bar
     from exhume.jobs.store import Store
@@ -80,6 +85,10 @@ def run(
     tables = by_names(listed(names))
     sizes = (QUICK if quick else FULL).resized(listed(size))
     chosen = listed(data) or (["features"] if features is not None else ["mnist", "cifar10"])
+    check_folder("out", out)
+    check_file("page", page)
+    check_file("json", as_json)
+    require_federation(dim, jobs)
     place, file = (None if path is None else str(path) for path in (home, features))
     model = encoder or ("none" if features else "resnet18")
     studies = [Study(FeatureSource(name, model, dim, place, file), sizes, seed, clients, alpha) for name in chosen]
@@ -111,6 +120,7 @@ def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
     from exhume.errors import DataError
     from exhume.paper.render import read_comparisons
 
+    check_file("json", as_json)
     path = out / "results.json" if out.suffix != ".json" else out
     if not path.is_file():
         raise DataError(f"{path} does not exist: run `exhume paper run all` first")

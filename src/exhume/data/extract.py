@@ -88,6 +88,9 @@ def extract(
         return found
     pictures = sets.load(entry.name, home, download=download).head(limit)
     work = folder.with_name(f"{folder.name}-{batch}-{model.device.replace(':', '')}{PARTIAL}")
+    if not work.exists():
+        # What cannot encode one picture (no torch, no such device, other weights) leaves no folder behind.
+        _encode_batch(model, pictures.train_images[:1])
     resumed = _run(model, {"train": pictures.train_images, "test": pictures.test_images}, work, batch, tick)
     for split, labels in (("train", pictures.train_labels), ("test", pictures.test_labels)):
         with atomic_file(work / f"{split}_labels.npy") as stream:
