@@ -24,8 +24,25 @@ __all__ = [
     "StaleServerError",
     "WireError",
     "WorkerDiedError",
+    "shown",
     "unknown_name",
 ]
+
+_MOST_SHOWN = 240
+_LAST_SHOWN = 60
+
+
+def shown(text: object) -> str:
+    """Return a text as it can be put into one line of a message: escaped where it does not print, and shortened.
+
+    What a sender wrote may hold line breaks, terminal codes or a megabyte. Both ends of a long text are kept.
+    """
+    whole = str(text)
+    size = len(whole)
+    if size > _MOST_SHOWN:
+        whole = f"{whole[: _MOST_SHOWN - _LAST_SHOWN]} ... {whole[-_LAST_SHOWN:]}"
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in whole)
+    return line if size <= _MOST_SHOWN else f"{line} ({size} characters)"
 
 
 class ExhumeError(Exception):
@@ -33,13 +50,13 @@ class ExhumeError(Exception):
 
 
 class InputError(ExhumeError, ValueError):
-    """A value that is not allowed: says which field, what is allowed and what came."""
+    """A value that is not allowed: says which field, what is allowed and, in one short line, what came."""
 
     def __init__(self, field: str, allowed: str, got: object) -> None:
         self.field = field
         self.allowed = allowed
         self.got = got
-        super().__init__(f"{field} must be {allowed}; got {got}")
+        super().__init__(f"{field} must be {allowed}; got {shown(got)}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.field, self.allowed, self.got)
@@ -81,7 +98,7 @@ class RefusedError(ExhumeError):
     def __init__(self, reason: str, rule: str | None = None) -> None:
         self.reason = reason
         self.rule = rule
-        super().__init__(f"the server refused the update: {reason}")
+        super().__init__(f"the server refused the update: {shown(reason)}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.reason, self.rule)

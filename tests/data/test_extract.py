@@ -1,9 +1,11 @@
+import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,6 +138,123 @@ def test_killed_run_goes_on_bitwise(home, whole):
         assert run.returncode == -signal.SIGKILL
         partial_folder(home)
     assert 0 < resume(home, whole) <= ROWS - 600
+
+
+TOGETHER = """
+import sys, time
+from pathlib import Path
+from exhume.data import sets
+from exhume.data.encoders import Options, build
+from exhume.data.extract import extract
+
+home, go = Path(sys.argv[1]), Path(sys.argv[2])
+model = build("random-relu", Options(width=64, dim=32))
+print("ready", flush=True)
+while not go.exists():
+    time.sleep(0.001)
+ready = extract(sets.by_name("digits"), model, home, batch=100, tick=lambda *_: time.sleep(0.01))
+print("fresh" if ready.fresh else "found", ready.arrays[0].shape[0], flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this platform has no folder locks")
+def test_extractions_of_one_thing_in_one_home_at_once_all_end_well(home, whole, tmp_path):
+    """One computes it; the others wait and find it. The first is killed in one round: the next takes over."""
+    for round_, kill in enumerate((False, False, True)):
+        place, go = home / str(round_), tmp_path / f"go{round_}"
+        runs = [
+            subprocess.Popen(
+                [sys.executable, "-c", TOGETHER, str(place), str(go)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(4)
+        ]
+        assert [run.stdout.readline() for run in runs] == ["ready\n"] * 4
+        go.touch()
+        if kill:
+            time.sleep(0.1)
+            runs[0].kill()
+        answers = [run.communicate(timeout=120) for run in runs]
+        survivors = answers[kill:]
+        assert [err for _, err in survivors] == [""] * len(survivors)
+        assert sorted(out.split()[0] for out, _ in survivors) in (
+            ["found"] * (len(survivors) - 1) + ["fresh"],
+            *([["found"] * 3] if kill else []),  # the killed one may have been quick enough
+        )
+        [folder] = (place / "features").iterdir()
+        assert content(folder) == content(whole.folder)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from exhume.data import sets
+from exhume.data.encoders import Options, build
+from exhume.data.extract import extract
+from exhume.errors import DataError
+
+if sys.argv[2] == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+try:
+    extract(sets.by_name("digits"), build("random-relu", Options(width=64, dim=32)), Path(sys.argv[1]), batch=100)
+except DataError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+def run_full(home, how, prefix=()):
+    command = [*prefix, sys.executable, "-c", FULL, str(home), how]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this platform has no resource limits")
+def test_a_file_that_may_not_grow_is_an_error_that_says_where(home, whole):
+    done = run_full(home, "limit")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith(str(home)) and "cannot be written: File too large" in done.stdout
+    assert resume(home, whole) == ROWS  # once there is room, it goes on
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="this platform cannot mount a small disk for a test")
+def test_a_full_disk_is_an_error_and_not_a_signal(home, whole):
+    home.mkdir()
+    mount = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    small = f'mount -t tmpfs -o size=100k small "{home}" && exec "$@"'
+    probe = subprocess.run([*mount, small, "sh", "true"], capture_output=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"no small disk can be mounted here: {probe.stderr.decode().strip()}")
+    done = run_full(home, "disk", (*mount, small, "sh"))
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "cannot be written: No space left on device" in done.stdout
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_room_is_reserved_before_anything_is_encoded(home, monkeypatch, code):
+    def full(descriptor, start, size):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    model = Counting()
+    with pytest.raises(DataError, match=f"cannot be written: {os.strerror(code)}"):
+        extract(DIGITS, model, home, batch=BATCH)
+    assert model.rows == 0
+
+
+@pytest.mark.parametrize("how", ["absent", "unsupported"])
+def test_where_nothing_can_be_reserved_the_file_is_filled_up(home, whole, monkeypatch, how):
+    def unsupported(descriptor, start, size):
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    if how == "absent":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    else:
+        monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
+    folder = interrupted(home, 700)
+    assert (folder / "test_features.npy").stat().st_blocks * 512 >= DIGITS.test_rows * 32 * 4
+    assert resume(home, whole) == ROWS - 700
 
 
 def test_torn_journal_line_spoils_only_itself(home, whole):

@@ -51,10 +51,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         if folder == "packed":
             content = gzip.compress(content)
+        if folder in ("endless", "boasting"):
+            content += bytes(1 << 18)
         if folder == "corrupted":
             content = content[:-1] + b"?"
         self.send_response(200)
-        if folder != "unannounced":
+        if folder not in ("unannounced", "endless"):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if folder in ("truncated", "unannounced"):
@@ -106,6 +108,8 @@ def test_archive_from_the_web(server, home):
         ("truncated", "broke off after"),
         ("unannounced", "has SHA-256"),
         ("missing", "HTTP Error 404"),
+        ("boasting", "it announces 317144 bytes, where at most 121086 are wanted"),
+        ("endless", "it sends more than the 121086 bytes that are wanted"),
     ],
 )
 def test_bad_source_then_good_mirror(server, home, folder, reason):
@@ -115,6 +119,16 @@ def test_bad_source_then_good_mirror(server, home, folder, reason):
     assert set(got.sources.values()) == {good.label}
     assert reason in got.failures[0]
     assert got.failures[0].startswith(f"{server}/{folder}: ")
+
+
+@pytest.mark.parametrize(("folder", "reason"), [("good", "announces"), ("endless", "sends more than")])
+def test_an_archive_beyond_its_size_is_not_brought(server, home, folder, reason):
+    most = len(archive()) - 1
+    bad = WebArchive(f"{server}/{folder}/all.tar.gz", most=most)
+    got = bring(holding(bad, WebFiles(f"{server}/good")), home, quiet)
+    assert_whole(home)
+    assert reason in got.failures[0] and str(most) in got.failures[0]
+    bring(holding(WebArchive(bad.url.replace(folder, "good"), most=most + 1), name="other"), home, quiet)
 
 
 def test_truncated_archive(server, home):

@@ -18,7 +18,7 @@ KINDS = {"admission": admission.REGISTRY, "release": release.REGISTRY, "accounta
 ALL = [(kind, name) for kind, registry in KINDS.items() for name in registry]
 SECRET = "0123456789abcdef0123456789abcdef"
 SEED = 918273645
-NAMES = ["alice", "", "naïve ☃", "a\x00b\n", "\ud800", "order", "5", "x" * 10_000]
+NAMES = ["alice", "naïve ☃", "order", "5", "x" * 256]
 """Names that are odd, and text all the same."""
 
 

@@ -241,7 +241,7 @@ def test_a_block_that_moves_the_head_more_than_the_mask_does_is_large():
     assert np.linalg.norm(head - exact(server)) < 0.5 * np.linalg.norm(exact(server))
 
 
-def test_a_deletion_has_its_draw_even_if_a_later_rule_breaks_down():
+def test_a_deletion_that_breaks_down_is_taken_back_whole_and_gets_its_draw_when_it_comes_again():
     class Broken(Heads):
         fails = False
 
@@ -258,6 +258,9 @@ def test_a_deletion_has_its_draw_even_if_a_later_rule_breaks_down():
     with pytest.raises(RuntimeError, match="boom"):
         drop(server, F, y, slice(0, 1))
     broken.fails = False
+    assert len(rule.deletions) == 0
+    assert server.ledger.summary == Summary.of(F, y, C)
+    drop(server, F, y, slice(0, 1))
     assert len(rule.deletions) == 1
     head = server.submit(Update.adding(block(F, y, slice(2, 3))), "bob").head.weights
     assert not np.allclose(head, exact(server), rtol=1e-3)

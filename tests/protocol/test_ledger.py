@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from sklearn.linear_model import Ridge
 from exhume import Ledger, Summary, Update
 from exhume.errors import HeadroomError, InputError, SingularStateError
 from exhume.protocol import snap
+from exhume.protocol.ledger import LARGEST
 from tests.protocol.histories import histories
 
 
@@ -138,13 +141,27 @@ def test_refused_updates_leave_the_ledger_bitwise_unchanged():
     assert ledger.head().tobytes() == head
 
 
-def test_overflow_of_totals_is_refused():
-    huge = Summary(np.full((1, 1), 1.5e308), np.zeros((1, 1)))
-    ledger = Ledger(huge, 1.0)
-    kept = bits(ledger)
+@pytest.mark.parametrize("huge", [1.7e308, 1e200, 1e150])
+def test_totals_whose_head_could_overflow_are_refused(huge):
+    ledger = Ledger(Summary.of(np.eye(2), [0, 1], 2), 1.0)
+    kept, head = bits(ledger), ledger.head().tobytes()
+    moment = np.zeros((2, 2))
+    moment[0, 1] = huge
+    for summary in (Summary(np.zeros((2, 2)), moment), Summary(np.diag([huge, 0.0]), np.zeros((2, 2)))):
+        with pytest.raises(InputError, match="update must be such that the totals stay finite"):
+            ledger.apply(Update.adding(summary))
+        with pytest.raises(InputError, match="total must be such that the totals stay finite"):
+            Ledger(summary, 1.0)
+    assert bits(ledger) == kept and ledger.head().tobytes() == head
+
+
+def test_the_largest_totals_have_finite_heads_and_norms():
+    for gamma in (1e-300, 1.0, 1e30):
+        total = Summary(np.eye(2) * LARGEST / 2, np.full((2, 2), min(LARGEST, 2.0**1000 * gamma)))
+        for ledger in (Ledger(total, gamma), Ledger(Summary(np.zeros((2, 2)), total.moment), gamma)):
+            assert np.isfinite(ledger.head()).all() and np.isfinite(ledger.size())
     with pytest.raises(InputError, match="stay finite"):
-        ledger.apply(Update.adding(huge))
-    assert bits(ledger) == kept
+        Ledger(Summary(np.zeros((1, 1)), np.ones((1, 1))), 1e-305)  # its head would be 1e305
 
 
 def test_copy_is_independent():
@@ -154,6 +171,112 @@ def test_copy_is_independent():
     twin.apply(Update.adding(Summary.of(np.eye(3), [0, 1, 2], 3)))
     np.testing.assert_allclose(ledger.head(), np.eye(3) / 2)
     np.testing.assert_allclose(twin.head(), np.eye(3) * 2 / 3)
+
+
+def test_a_copy_has_the_factor_if_there_is_one_and_makes_it_if_not():
+    unfactored = Ledger(Summary.of(np.eye(3), [0, 1, 2], 3), 1.0)
+    twin = unfactored.copy()
+    np.testing.assert_allclose(twin.head(), np.eye(3) / 2)
+    assert (twin.factorisations, unfactored.factorisations) == (1, 0)
+    again = twin.copy()
+    assert again.head().tobytes() == twin.head().tobytes()
+    assert again.factorisations == 0
+
+
+def test_a_saved_ledger_holds_its_totals_and_its_factor_and_no_scratch():
+    ledger = Ledger.zeros(64, 1, 1.0)
+    for _ in range(2):
+        ledger.apply(Update.adding(Summary.of(np.eye(64), [0] * 64, 1)))
+    data = pickle.dumps(ledger)
+    assert len(data) < 2.1 * 64 * 64 * 8
+    again = pickle.loads(data)
+    again.apply(Update.adding(Summary.of(np.eye(64), [0] * 64, 1)))
+    np.testing.assert_allclose(again.head(), np.full((64, 1), 0.75))
+
+
+@pytest.mark.parametrize("largest", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("grid", [None, 0.25])
+def test_headroom_is_asked_for_entries_above_0(largest, grid):
+    with pytest.raises(InputError, match="largest must be a finite number above 0"):
+        Ledger.zeros(2, 1, 1.0, grid=grid).headroom(largest)
+
+
+def test_a_checkpoint_takes_one_change_back_bitwise():
+    rng = np.random.default_rng(1)
+    ledger = Ledger(Summary.of(rng.normal(size=(20, 6)), rng.integers(0, 2, 20), 2), 0.1)
+    more = Summary.of(rng.normal(size=(3, 6)), [0, 1, 1], 2)
+    changes = [Update.adding(more), Update(more, more.with_moment(2 * more.moment)), Update.deleting(more)]
+    for _ in range(2):
+        for change in changes:
+            kept, head, lost = bits(ledger), ledger.head().tobytes(), ledger.lost
+            undo = ledger.checkpoint()
+            ledger.apply(change)
+            assert bits(ledger) != kept
+            undo()
+            assert (bits(ledger), ledger.head().tobytes(), ledger.lost) == (kept, head, lost)
+        ledger.apply(changes[0])
+
+
+class TestRounds:
+    def parts(self):
+        rng = np.random.default_rng(0)
+        blocks = [Summary.of(rng.normal(size=(4, 5)), rng.integers(0, 2, 4), 2) for _ in range(9)]
+        ledger = Ledger(sum(blocks[1:6], blocks[0]), 0.1)
+        return ledger, blocks
+
+    def test_the_sum_of_a_round_is_applied_at_once(self):
+        ledger, blocks = self.parts()
+        twin, before = ledger.copy(), ledger.factorisations
+        assert ledger.apply_round([Update.adding(b) for b in blocks[6:]]) == [None] * 3
+        twin.apply(Update.adding(blocks[6] + blocks[7] + blocks[8]))
+        assert bits(ledger) == bits(twin)
+        assert ledger.factorisations == before + 1
+
+    @pytest.mark.parametrize("culprits", [{0}, {4}, {8}, {2, 3}, {0, 8}, set(range(9))])
+    def test_only_what_does_not_fit_is_left_out(self, culprits):
+        ledger, blocks = self.parts()
+        kept, twin = bits(ledger), ledger.copy()
+        impossible = Update.deleting(Summary.of(1e3 * np.eye(5), [0] * 5, 2))
+        updates = [impossible if i in culprits else Update.adding(b) for i, b in enumerate(blocks)]
+        errors = ledger.apply_round(updates)
+        assert {i for i, error in enumerate(errors) if error is not None} == culprits
+        assert all(isinstance(error, SingularStateError) for error in errors if error is not None)
+        if len(culprits) == 9:
+            assert bits(ledger) == kept
+            return
+        for i, update in enumerate(updates):
+            if i not in culprits:
+                twin.apply(update)
+        np.testing.assert_allclose(ledger.summary.gram, twin.summary.gram, rtol=1e-13, atol=1e-12)
+        np.testing.assert_allclose(ledger.head(), twin.head(), rtol=1e-10, atol=1e-12)
+
+    def test_updates_of_other_sizes_and_overflowing_sums_are_left_out(self):
+        ledger, blocks = self.parts()
+        fine, small, big = Update.adding(blocks[6]), Update.adding(Summary.zeros(4, 2)), np.zeros((5, 2))
+        big[0, 0] = 1.7e308
+        giant = Update.adding(Summary(np.zeros((5, 5)), big))
+        errors = ledger.apply_round([giant, fine, small, giant])
+        assert [error is None for error in errors] == [False, True, False, False]
+
+    def test_of_two_that_do_not_fit_together_the_first_is_taken(self):
+        ledger, blocks = self.parts()
+        most = Update.deleting(sum(blocks[1:6], blocks[0]))
+        assert [error is None for error in ledger.apply_round([most, most])] == [True, False]
+
+    def test_a_round_is_one_update(self):
+        ledger, blocks = self.parts()
+        ledger.apply(Update.adding(blocks[6]))
+        ledger.apply_round([Update.adding(blocks[7]), Update.deleting(Summary.of(1e3 * np.eye(5), [0] * 5, 2))])
+        assert repr(ledger) == "Ledger(d=5, c=2, gamma=0.1, updates=2)"
+
+    def test_a_round_that_was_left_out_in_part_can_be_taken_back(self):
+        ledger, blocks = self.parts()
+        kept, head = bits(ledger), ledger.head().tobytes()
+        undo = ledger.checkpoint()
+        ledger.apply_round([Update.adding(blocks[6]), Update.deleting(Summary.of(1e3 * np.eye(5), [0] * 5, 2))])
+        assert bits(ledger) != kept
+        undo()
+        assert (bits(ledger), ledger.head().tobytes()) == (kept, head)
 
 
 def test_residual_and_size_are_those_of_the_ridge_equation():

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from exhume import AdmissionRule, Client, Heads, Ledger, ReleaseRule, Server, Summary, Target, Update
 from exhume.errors import InputError, NotHeldError, RefusedError
+from exhume.protocol import Counts
 
 C = 3
 
@@ -108,16 +111,98 @@ def test_a_withheld_release_shows_the_old_head():
     assert s.counts.broadcasts == 2
 
 
-def test_wrong_size_is_an_error_before_anything_moves():
+def test_bad_rounds_are_errors_before_anything_moves():
     s = server()
-    with pytest.raises(InputError, match="d = 5, c = 3, as the ledger"):
-        s.submit(Update.adding(Summary.zeros(4, C)), "a")
     with pytest.raises(InputError, match="messages must be at least one"):
         s.submit_round([])
     twice = Update.adding(Summary.of(*batch(0), C))
     with pytest.raises(InputError, match="at most one per client in a round; got 2 of 1 clients"):
         s.submit_round([("a", twice), ("a", twice)])
-    assert s.counts.messages == 0
+    assert s.counts == Counts()
+
+
+@pytest.mark.parametrize("name", ["", 5, None, b"a", "two\nlines", "\x1b[31m", "x" * 257])
+def test_a_client_has_a_name_of_one_printable_line(name):
+    s = server()
+    submit = lambda: s.submit(Update.adding(Summary.zeros(5, C)), name)  # noqa: E731
+    for call in (submit, lambda: s.as_target(name), lambda: Client(s, name)):
+        with pytest.raises(InputError, match="client must be a printable string of 1 to 256 characters") as caught:
+            call()
+        assert str(caught.value).isprintable()
+    assert s.counts == Counts()
+    s.submit(Update.adding(Summary.zeros(5, C)), "Ünicode, with spaces")
+
+
+def impossible():
+    """Return updates that no ledger of this size can take, by what is wrong with them."""
+    huge = np.zeros((5, C))
+    huge[1, 1] = 1.7e308
+    return {
+        "singular": Update.deleting(Summary.of(100 * np.eye(5), [0] * 5, C)),
+        "size": Update.adding(Summary.zeros(4, C)),
+        "classes": Update.adding(Summary.zeros(5, 1)),
+        "overflow": Update.adding(Summary(np.zeros((5, 5)), huge)),
+    }
+
+
+@pytest.mark.parametrize("name", impossible())
+def test_an_impossible_message_is_a_receipt_and_changes_nothing(name):
+    s = server()
+    s.submit(Update.adding(Summary.of(*batch(0), C)), "a")
+    before = s.ledger.summary, s.head()
+    receipt = s.submit(impossible()[name], "b")
+    assert (receipt.accepted, receipt.rule, receipt.head) == (False, "ledger", None)
+    assert receipt.reason.startswith("ledger: update must be ")
+    assert (s.ledger.summary, s.head()) == before
+    assert s.counts == Counts(submissions=1, messages=1, pairs=1, broadcasts=1, refused=1)
+    with pytest.raises(RefusedError, match="ledger") as caught:
+        s.as_target("b").submit(impossible()[name])
+    assert caught.value.rule == "ledger"
+
+
+@pytest.mark.parametrize("name", impossible())
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_the_others_of_its_round_are_served(name, place):
+    fine = [(f"client{k}", Update.adding(Summary.of(*batch(k), C))) for k in range(3)]
+    s, want = server(), server()
+    want.submit_round(fine)
+    messages = [*fine[:place], ("mallory", impossible()[name]), *fine[place:]]
+    receipts = s.submit_round(messages)
+    assert [r.accepted for r in receipts] == [client != "mallory" for client, _ in messages]
+    np.testing.assert_allclose(s.head().weights, want.head().weights, rtol=1e-10, atol=1e-13)
+    assert s.counts == Counts(submissions=1, messages=3, pairs=3, broadcasts=1, refused=1)
+
+
+def test_a_refusal_by_the_ledger_tells_nothing_of_the_totals():
+    reasons = set()
+    for scale in (1e-3, 1.0, 5.0):
+        features, labels = batch(0)
+        s = Server(Ledger(Summary.of(scale * features, labels, C), 0.5))
+        reasons.add(s.submit(impossible()["singular"], "b").reason)
+    grid = Server(Ledger(Summary(np.eye(5) * 2.0**50, np.zeros((5, C))), 0.5, grid=1.0))
+    full = grid.submit(Update.adding(Summary(np.eye(5) * (2.0**53 - 1), np.zeros((5, C)))), "b").reason
+    assert len(reasons) == 1
+    assert str(2**53 + 2**50 - 1) not in full and "below 2**53" in full
+
+
+def test_a_head_that_overflows_in_the_solve_is_refused():
+    """Within the limits of the totals, and yet without a finite head: the factor is garbage and the solve overflows."""
+
+    class Overflowing(Ledger):
+        def head(self):
+            return super().head() * (np.inf if self.summary.moment[0, 0] > 1e6 else 1.0)
+
+    s = Server(Overflowing(Summary.of(*batch(0), C), 0.5))
+    before = s.ledger.summary, s.head(), s.counts
+    moment = np.zeros((5, C))
+    moment[0, 0] = 1e7
+    receipts = s.submit_round([("a", Update.adding(Summary(np.zeros((5, 5)), moment)))])
+    assert (receipts[0].rule, receipts[0].reason) == (
+        "ledger",
+        "ledger: update must be such that the head stays finite",
+    )
+    assert (s.ledger.summary, s.head()) == before[:2]
+    assert s.counts == replace(before[2], refused=1)
 
 
 class TestClient:

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -99,6 +102,35 @@ def test_asymmetry_in_a_far_tile_is_found_and_roundoff_is_not():
 def test_bad_rows_say_what_is_wrong(features, labels, message):
     with pytest.raises(InputError, match=message):
         Summary.of(features, labels, 3)
+
+
+@pytest.mark.parametrize("gram", [np.eye(4), np.zeros((4, 4))])
+@pytest.mark.parametrize(("one", "other"), [((4, 1), (4, 3)), ((4, 3), (4, 1)), ((1, 1), (4, 1)), ((4, 3), (1, 3))])
+def test_sums_never_broadcast_one_class_or_one_feature(gram, one, other):
+    a, b = (Summary(gram[:d, :d].copy(), np.ones((d, c))) for d, c in (one, other))
+    for both in (lambda: a + b, lambda: a - b, lambda: a.with_moment(b.moment)):
+        with pytest.raises(InputError):
+            both()
+
+
+def test_one_class_is_enough():
+    made = Summary.of([[1.0, 2.0]], [0], 1)
+    assert (made.d, made.c) == (2, 1)
+    assert (made + Summary.zeros(2, 1)) == made
+    for classes in (0, -1):
+        with pytest.raises(InputError, match="classes must be at least 1"):
+            Summary.of([[1.0, 2.0]], [0], classes)
+        with pytest.raises(InputError, match="c must be at least 1"):
+            Summary.zeros(2, classes)
+
+
+def test_a_copy_is_as_immutable_as_the_original():
+    made = Update(summary(1), summary(2))
+    assert copy.deepcopy(made) is made and copy.deepcopy(made.add) is made.add
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    with pytest.raises(ValueError, match="read-only"):
+        again.add.gram[0, 0] = 1.0
 
 
 def test_update_net_and_magnitude():

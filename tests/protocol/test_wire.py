@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from exhume import Head, Summary, Update
-from exhume.errors import WireError
+from exhume.errors import WireError, shown
 from exhume.protocol import round_to
 from exhume.protocol.wire import decode_head, decode_update, encode_head, encode_update
 
@@ -53,11 +53,13 @@ def test_gamma_may_be_left_unstated_but_not_contradicted():
         decode_update(encode_update(update(), gamma=0.25), gamma=0.5)
 
 
-def forged(change, tensors=None):
-    data = encode_update(update())
+def header_of(data):
     size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8 : 8 + size])["__metadata__"]
-    header.update(change)
+    return json.loads(data[8 : 8 + size])["__metadata__"]
+
+
+def forged(change, tensors=None):
+    header = header_of(encode_update(update())) | change
     u = update()
     tensors = tensors or {
         "add.gram": u.add.gram,
@@ -78,6 +80,14 @@ BAD = {
     "version 2 without attachments": (forged({"version": "2"}), "version must be '2' with attachments, else '1'"),
     "attachments in version 1": (forged({"tag": "00"}), "version must be '2' with attachments, else '1'; got '1'"),
     "unknown field": (forged({"colour": "red"}), "header must be of .*; got colour"),
+    "another number format": (forged({"dtype": "float32"}), "dtype must be 'float64'; got 'float32'"),
+    "no number format": (forged({"dtype": None}), "dtype must be 'float64'; got 'None'"),
+    "a head's field": (forged({"serial": "1"}), "header must be of .*; got serial"),
+    "loose gamma": (forged({"gamma": "1e-03"}), "gamma must be a finite number above 0 as Python writes it"),
+    "negative gamma": (forged({"gamma": "-1.0"}), "gamma must be a finite number above 0"),
+    "infinite gamma": (forged({"gamma": "inf"}), "gamma must be a finite number above 0"),
+    "gamma in words": (forged({"gamma": "small"}), "gamma must be a finite number above 0 .*; got 'small'"),
+    "not bytes": ("text", "message must be bytes, bytearray or memoryview; got str"),
     "no pairs": (forged({"pairs": "0"}), "pairs must be a whole number from 1"),
     "loose pairs": (forged({"pairs": " 1_0"}), "pairs must be a whole number from 1"),
     "too many pairs": (forged({"pairs": "9" * 30}), "pairs must be a whole number from 1"),
@@ -106,6 +116,68 @@ def test_bad_bytes_are_refused(name):
     data, message = BAD[name]
     with pytest.raises(WireError, match=message):
         decode_update(data, d=4, c=3)
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+def test_other_kinds_of_bytes_are_bytes(kind):
+    data, head = encode_update(update(), gamma=0.5), encode_head(Head(np.eye(4), serial=3))
+    assert decode_update(kind(data), d=4, c=3, gamma=0.5) == update()
+    assert decode_head(kind(head)) == Head(np.eye(4), serial=3)
+    with pytest.raises(WireError):
+        decode_update(kind(data)[:-8])
+
+
+def forged_head(change):
+    header = header_of(encode_head(Head(np.eye(4), serial=3))) | change
+    return save({"weights": np.eye(4)}, metadata=header)
+
+
+@pytest.mark.parametrize("serial", ["", " 3", "+3", "3_0", "-3", "0", "3.0", "٣", "9" * 30, str(2**63)])
+def test_a_serial_is_a_plain_whole_number(serial):
+    with pytest.raises(WireError, match="serial must be a whole number from 1"):
+        decode_head(forged_head({"serial": serial}))
+
+
+@pytest.mark.parametrize("precision", ["", "float", "FLOAT64", "٢٠bits", "08bits", "1bits", "54bits", "float64 "])
+def test_a_number_format_has_one_spelling(precision):
+    with pytest.raises(WireError):
+        decode_head(forged_head({"dtype": precision}))
+
+
+@pytest.mark.parametrize("field", ["colour", "pairs", "counter", "tag", "Serial"])
+def test_a_field_that_a_head_does_not_have_is_refused(field):
+    with pytest.raises(WireError, match=f"header must be of .*; got {field}"):
+        decode_head(forged_head({field: "1"}))
+
+
+def test_a_name_that_comes_twice_and_a_value_that_is_no_text_are_refused():
+    data = encode_head(Head(np.eye(4), serial=3))
+    size = struct.unpack_from("<Q", data)[0]
+    text = data[8 : 8 + size].decode()
+    for old, new in (('"serial":"3"', '"serial":"3","serial":"4"'), ('"serial":"3"', '"serial":3')):
+        assert old in text
+        changed = text.replace(old, new).encode()
+        with pytest.raises(WireError, match="message must be safetensors bytes"):
+            decode_head(struct.pack("<Q", len(changed)) + changed + data[8 + size :])
+
+
+@pytest.mark.parametrize("field", ["format", "version", "kind", "d", "gamma", "pairs", "dtype", "\x1b[2J\nfield"])
+def test_what_a_sender_wrote_comes_back_short_and_in_one_line(field):
+    nasty = "\x1b[31m\r\n\u202e" + "A" * 900_000
+    with pytest.raises(WireError) as caught:
+        decode_update(forged({field: nasty}), d=4, c=3)
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+@given(st.text(max_size=600))
+def test_shown_text_is_one_short_line_that_starts_as_it_did(text):
+    line = shown(text)
+    assert line.isprintable() and len(line) < 10 * 300
+    if text.isprintable() and len(text) <= 240:
+        assert line == text
+    if text.isprintable() and len(text) > 240:
+        assert line.startswith(text[:180]) and f"({len(text)} characters)" in line and text[-60:] in line
 
 
 @given(st.binary(max_size=200))

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -98,10 +99,8 @@ def _discard_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        try:
+        with suppress(OSError, ValueError):  # no such file descriptor: nothing will be written
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (OSError, ValueError):  # no such file descriptor: nothing will be written
-            pass
 
 
 def _words(error: Exception) -> str:
@@ -120,8 +119,6 @@ def _ended(code: int, text: str) -> int:
     line = " ".join(text.split())
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
     shown = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
-    try:
+    with suppress(OSError):  # if nobody reads it, the exit code still counts
         typer.secho(f"exhume: {shown}", err=True, fg="red", bold=True)
-    except OSError:  # nobody reads it; the exit code still counts
-        pass
     return code

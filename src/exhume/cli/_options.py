@@ -84,8 +84,7 @@ class Command(TyperCommand):
         for parameter in self.params:
             value = given.get(str(parameter.name))
             if value == "" or (isinstance(value, (list, tuple)) and "" in value):
-                hint = parameter.get_error_hint(ctx)  # type: ignore[call-arg]
-                raise typer.BadParameter("must not be empty.", ctx=ctx, param_hint=hint)
+                raise typer.BadParameter("must not be empty.", ctx=ctx, param_hint="/".join(parameter.opts))
         return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

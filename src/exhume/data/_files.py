@@ -1,13 +1,26 @@
-"""Hashes of files and facts, which the data room shares."""
+"""Small file operations that the data room shares: hashes, room on the disk, locks."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["digest_of", "sha256_of_file", "short"]
+from exhume.errors import DataError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["digest_of", "locked_folder", "reserve", "sha256_of_file", "short", "writing"]
+
+_ZEROS = bytes(1 << 20)
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 def sha256_of_file(path: Path) -> str:
@@ -24,3 +37,60 @@ def digest_of(facts: Mapping[str, object]) -> str:
 def short(digest: str) -> str:
     """Return the first twelve digits of a hash, for people."""
     return digest[:12]
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn the errors of a full or failing disk into one that says where."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+def reserve(stream: BinaryIO, size: int) -> None:
+    """Take the room for a file of so many bytes now, so that a full disk is found before the work and not in it.
+
+    What the file holds stays as it is. Where the system cannot reserve, the file is filled up with zeros.
+    """
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(stream.fileno(), 0, size)
+            return
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+    left = size - stream.seek(0, os.SEEK_END)
+    while left > 0:
+        left -= stream.write(_ZEROS[: min(left, len(_ZEROS))])
+    stream.flush()
+
+
+@contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """Hold a folder, made if need be, for this process alone; whoever comes second waits.
+
+    The lock goes with the process: a killed one leaves none behind. It is on the folder itself, which may be renamed or
+    removed by its holder: who waited for that looks again at what has the name now. Windows has no such lock, there
+    nobody waits.
+    """
+    while True:
+        path.mkdir(parents=True, exist_ok=True)
+        if sys.platform == "win32":
+            yield
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # renamed since
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                same = os.path.samestat(os.fstat(descriptor), path.stat())
+            except FileNotFoundError:
+                same = False
+            if same:
+                yield
+                return
+        finally:
+            os.close(descriptor)

@@ -2,7 +2,11 @@
 
 A run writes into a folder whose name ends in ``.partial``: the features in place, and a journal with one line per
 finished batch. A later run believes a batch only if its bytes still hash to what the journal says, so it goes on
-from the last finished one. The folder takes its final name when everything is there.
+from the last finished one. The folder takes its final name when everything is there. Two runs of the same extraction
+do not meet: the second waits, and then finds the cache.
+
+The room for the features is reserved first. They are written and read as a file, not mapped into memory: a full disk is
+then an error, where it would be a signal that kills the process.
 """
 
 from __future__ import annotations
@@ -10,8 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data import sets
+from exhume.data._files import locked_folder, reserve, writing
 from exhume.data.cache import PARTIAL, Ready, cache_folder, cache_key, publish, read_cache
 from exhume.data.encoders import Encoder
 from exhume.data.sets import DataSet
@@ -91,6 +99,25 @@ def extract(
     if not work.exists():
         # What cannot encode one picture (no torch, no such device, other weights) leaves no folder behind.
         _encode_batch(model, pictures.train_images[:1])
+    with writing(work), locked_folder(work):
+        found = read_cache(folder)  # somebody may have been first while we waited
+        if found is not None:
+            shutil.rmtree(work)
+            return found
+        return _extracted(entry, model, pictures, work, folder, limit, batch, tick)
+
+
+def _extracted(
+    entry: DataSet,
+    model: Encoder,
+    pictures: sets.ImageSet,
+    work: Path,
+    folder: Path,
+    limit: int | None,
+    batch: int,
+    tick: Tick | None,
+) -> Ready:
+    """Fill the work folder, publish it, and read back what was published."""
     resumed = _run(model, {"train": pictures.train_images, "test": pictures.test_images}, work, batch, tick)
     for split, labels in (("train", pictures.train_labels), ("test", pictures.test_labels)):
         with atomic_file(work / f"{split}_labels.npy") as stream:
@@ -117,21 +144,24 @@ def extract(
 
 def _run(model: Encoder, splits: dict[str, Array], work: Path, batch: int, tick: Tick | None) -> int:
     """Encode every batch that the journal does not vouch for; returns the rows that it did vouch for."""
-    work.mkdir(parents=True, exist_ok=True)
     journal = _read_journal(work / JOURNAL)
     total = sum(len(images) for images in splits.values())
     done = resumed = 0
-    with (work / JOURNAL).open("ab") as log:
+    with ExitStack() as files:
+        stores = {
+            split: files.enter_context(_Store.opened(work / f"{split}_features.npy", (len(images), model.dim)))
+            for split, images in splits.items()
+        }
+        log = files.enter_context((work / JOURNAL).open("ab"))
         for split, images in splits.items():
-            store = _open_store(work / f"{split}_features.npy", (len(images), model.dim))
+            store = stores[split]
             for start, stop in batches(len(images), batch):
                 mark = f"{split}:{start}:{stop}"
-                if journal.get(mark) == _hash(store[start:stop]):
+                if journal.get(mark) == store.hash(start, stop):
                     resumed += stop - start
                 else:
-                    store[start:stop] = _encode_batch(model, images[start:stop])
-                    store.flush()
-                    _append(log, mark, _hash(store[start:stop]))
+                    store.write(start, _encode_batch(model, images[start:stop]))
+                    _append(log, mark, store.hash(start, stop))
                 done += stop - start
                 if tick is not None:
                     tick(done, resumed, total)
@@ -145,20 +175,49 @@ def _encode_batch(model: Encoder, images: Array) -> NDArray[np.float32]:
     return features
 
 
-def _open_store(path: Path, shape: tuple[int, int]) -> np.memmap[Any, np.dtype[np.float32]]:
-    """Return the features in place on disk: those of an earlier run if they fit, else a new file."""
-    try:
-        store = np.lib.format.open_memmap(path, mode="r+")
-        if store.shape == shape and store.dtype == np.float32:
-            return store
-    except (OSError, ValueError):
-        # Absent, or cut short before any batch of it was finished: nothing is lost by starting anew.
-        pass
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+class _Store:
+    """Rows of float32 in a ``.npy`` file whose room is reserved."""
 
+    def __init__(self, stream: BinaryIO, begin: int, width: int) -> None:
+        self._stream, self._begin, self._bytes = stream, begin, 4 * width
 
-def _hash(rows: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, shape: tuple[int, int]) -> Iterator[_Store]:
+        """Open the features of an earlier run if they fit, else a new file."""
+        header = BytesIO()
+        # One spelling of the header: a file of this shape starts with these very bytes.
+        facts = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(header, facts)
+        begin = header.tell()
+        size = begin + shape[0] * shape[1] * 4
+        with path.open("r+b" if path.is_file() else "w+b") as stream:
+            known = stream.read(begin) == header.getvalue() and stream.seek(0, os.SEEK_END) == size
+            if not known:
+                stream.truncate(0)
+                stream.seek(0)
+                stream.write(header.getvalue())
+                stream.flush()
+            try:
+                reserve(stream, size)
+            except OSError:
+                if not known:  # what was reserved so far is of no use
+                    stream.truncate(0)
+                raise
+            yield cls(stream, begin, shape[1])
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def write(self, start: int, rows: NDArray[np.float32]) -> None:
+        """Put rows in their place."""
+        self._stream.seek(self._begin + start * self._bytes)
+        self._stream.write(np.ascontiguousarray(rows, dtype="<f4").tobytes())
+        self._stream.flush()
+
+    def hash(self, start: int, stop: int) -> str:
+        """Return the hash of the rows as they are in the file."""
+        self._stream.seek(self._begin + start * self._bytes)
+        return hashlib.sha256(self._stream.read((stop - start) * self._bytes)).hexdigest()
 
 
 def _append(log: BinaryIO, mark: str, digest: str) -> None:

@@ -35,15 +35,19 @@ CHUNK = 1 << 20
 Convert = Callable[[Path, Sequence[Item], Path], Iterator[tuple[Item, Path]]]
 
 
-def download(url: str, target: Path, progress: Progress) -> None:
-    """Bring one URL to a file.
+MOST_ARCHIVE = 1 << 30
+"""Bytes of an archive whose size the catalogue does not know."""
+
+
+def download(url: str, target: Path, progress: Progress, most: int) -> None:
+    """Bring one URL of at most so many bytes to a file.
 
     Raises
     ------
     OSError
         If the server cannot be reached, refuses or falls silent.
     DataError
-        If it sends fewer bytes than it announced.
+        If it sends fewer bytes than it announced, or announces or sends more than ``most``.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"{url} is not an http or https address")
@@ -55,9 +59,13 @@ def download(url: str, target: Path, progress: Progress) -> None:
             length = answer.headers.get("Content-Length")
             expected = int(length) if length and length.isdecimal() else None
             done = 0
+            if (expected or 0) > most:
+                raise DataError(f"it announces {expected} bytes, where at most {most} are wanted")
             while block := answer.read(CHUNK):
-                stream.write(block)
                 done += len(block)
+                if done > most:
+                    raise DataError(f"it sends more than the {most} bytes that are wanted")
+                stream.write(block)
                 progress(url, done, expected)
     except HTTPException as error:
         raise DataError(f"the connection broke off: {error!r}") from error
@@ -82,15 +90,18 @@ class WebFiles:
         """Download each wanted file in turn."""
         for item in (item for item in wanted if not self.only or item.name in self.only):
             target = scratch / item.name
-            download(f"{self.base.rstrip('/')}/{item.name}{self.suffix}", target, progress)
+            # Packing makes a file that does not pack larger, by far less than this.
+            most = item.size + item.size // 100 + (1 << 16)
+            download(f"{self.base.rstrip('/')}/{item.name}{self.suffix}", target, progress, most)
             yield item, target
 
 
 @dataclass(frozen=True)
 class WebArchive:
-    """A tar archive on the web that has the items as members."""
+    """A tar archive on the web, of at most so many bytes, that has the items as members."""
 
     url: str
+    most: int = MOST_ARCHIVE
 
     @property
     def label(self) -> str:
@@ -100,7 +111,7 @@ class WebArchive:
     def offer(self, wanted: Sequence[Item], scratch: Path, progress: Progress) -> Iterator[tuple[Item, Path]]:
         """Download the archive and take out the wanted members."""
         archive = scratch / "archive"
-        download(self.url, archive, progress)
+        download(self.url, archive, progress, self.most)
         yield from members_by_name(archive, wanted, scratch)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from exhume.defence.memory import Memory, Saveable, nested
-from exhume.defence.release import rules_of
 from exhume.defence.release.chain import identity
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
@@ -41,10 +40,6 @@ class Defences(Saveable):
 
     def server(self, ledger: Ledger) -> Server:
         """Return a server behind them; what does not suit the ledger's size is an error now, not at the first head."""
-        for rule in (*self.admission, *rules_of(self.release), self.accountant):
-            check = getattr(rule, "check_size", None)
-            if check is not None:
-                check(ledger.d, ledger.c)
         return Server(ledger, admission=self.admission, release=self.release, accountant=self.accountant)
 
     def configuration(self) -> dict[str, Any]:

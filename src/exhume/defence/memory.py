@@ -6,10 +6,11 @@ accidents, not forgers: who can write a state can write its checksum. A state ho
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from safetensors.numpy import load, save
 
 from exhume.errors import InputError
 from exhume.options import HIDDEN, is_secret
+from exhume.protocol.rules import Undo, keep
 
 __all__ = ["Memory", "Saveable", "client_names", "nested", "pack", "shown", "unpack"]
 
@@ -41,6 +43,8 @@ class Saveable:
 
     A rule says what it remembers (`remembered`), takes it over again (`restore`), and says which of its arguments a
     saved state must agree with (`configuration`); `save`, `load` and a repr that shows no secret follow from these.
+    What it remembers are lists and tables of things that are replaced, never changed: a checkpoint copies the lists and
+    tables only.
     """
 
     name: ClassVar[str] = ""
@@ -56,6 +60,10 @@ class Saveable:
     def restore(self, memory: Memory) -> None:
         """Take over what `remembered` returned."""
 
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep the lists and tables of the memory, not what is in them."""
+        return keep(self, **{name: _held(value) for name, value in self.__dict__.items()})
+
     def save(self) -> bytes:
         """Write name, configuration and memory."""
         return pack(self.name, self.configuration(), self.remembered())
@@ -66,6 +74,15 @@ class Saveable:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown(self.configuration()).items())})"
+
+
+def _held(value: Any) -> Any:
+    """Return a copy of a list, set, table or whatever knows how to copy itself; the things in them are shared."""
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        made.update((key, _held(item)) for key, item in value.items() if isinstance(item, (dict, list, set)))
+        return made
+    return copy.copy(value) if isinstance(value, (list, set)) or hasattr(type(value), "__copy__") else value
 
 
 def shown(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ __all__ = [
     "as_features",
     "as_labels",
     "as_matrix",
+    "as_name",
     "check_symmetric",
     "extent",
 ]
@@ -28,6 +29,7 @@ gram differ by at most 2 n u max(diag S). With n up to 2**24 rows in one batch t
 """
 
 _TILE = 256
+_LONGEST_NAME = 256
 
 
 def extent(a: Matrix) -> float:
@@ -100,3 +102,10 @@ def as_labels(value: Any, rows: int, classes: int, field: str = "labels") -> NDA
     if rows and (int(array.min()) < 0 or int(array.max()) >= classes):
         raise InputError(field, f"in 0 to {classes - 1}", f"labels from {array.min()} to {array.max()}")
     return array.astype(np.intp, copy=False)
+
+
+def as_name(client: object) -> str:
+    """Return a client's name, which is one short line of text: rules save it, receipts and reports print it."""
+    if not isinstance(client, str) or not client or len(client) > _LONGEST_NAME or not client.isprintable():
+        raise InputError("client", f"a printable string of 1 to {_LONGEST_NAME} characters", repr(client))
+    return client

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exhume.errors import InputError, NotHeldError
 from exhume.numerics import Matrix
-from exhume.protocol._checks import as_features, as_labels
+from exhume.protocol._checks import as_features, as_labels, as_name
 from exhume.protocol.grid import snap
 from exhume.protocol.message import Batch, Message, count
 from exhume.protocol.server import Receipt
@@ -68,7 +68,7 @@ class Client:
         sign: Callable[[Update], Update] | None = None,
     ) -> None:
         self._server = server
-        self.name = name
+        self.name = as_name(name)
         self._show_rows, self._declare_counts = show_rows, declare_counts
         self._sign = sign
         self._rows: dict[int, Held] = {}

@@ -77,6 +77,13 @@ class Head:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Head:
+        return self  # immutable: a copy could not differ
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.weights.flags.writeable = False  # pickle gives arrays back writeable
+
 
 _FORMATS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 _ALLOWED = "float64, float32, float16, bfloat16 or Nbits with N from 2 to 53 (such as 20bits)"
@@ -86,7 +93,7 @@ def significant_bits(precision: str) -> int:
     """Return the number of significant bits of a named format."""
     if precision in _FORMATS:
         return _FORMATS[precision]
-    named = re.fullmatch(r"(\d{1,2})bits", precision)
+    named = re.fullmatch(r"([1-9][0-9]?)bits", precision)
     if named is None or not 2 <= int(named[1]) <= 53:
         raise InputError("precision", _ALLOWED, f"'{precision}'")
     return int(named[1])

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import sqrt
+from operator import add
+from typing import Any
+
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.lapack import dpocon, dpotrf, dpotrs, dtrtrs
 
 from exhume.errors import InputError, SingularStateError
 from exhume.numerics import Matrix
+from exhume.protocol._checks import extent
+from exhume.protocol.drift import Drift, Lost
 from exhume.protocol.grid import as_grid, check_on_grid, check_room, rows_left
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["Ledger"]
+__all__ = ["LARGEST", "Ledger"]
 
+LARGEST = 2.0**400
+"""No total may be larger: squares of such numbers, and the products in a solve with them, are still finite."""
+
+_LARGEST_HEAD = 2.0**1000
 _BLOCK = 64
 
 
@@ -19,6 +31,10 @@ class Ledger:
     """Retained gram and moment with the ridge coefficient: ``W = (S + gamma I)^-1 G``. Never leaves the server.
 
     The Cholesky factor of ``A = S + gamma I`` is kept: an update whose net gram is zero reuses it.
+
+    After any history of additions and deletions the head is that of retraining on the retained rows, up to roundoff:
+    relative to the largest totals that the history went through, not to what is left (`drift` has the bound, and says
+    when it is too much). With a grid it is bitwise so.
 
     Parameters
     ----------
@@ -29,9 +45,11 @@ class Ledger:
     grid
         Bit-exact mode: the power of two of whose multiples all features are made. After an addition and its deletion,
         in any order of messages, the ledger is bitwise the one that never saw the rows.
+    lost
+        What rounding may have taken from ``total`` already, where it was saved from an older ledger (its `lost`).
     """
 
-    def __init__(self, total: Summary, gamma: float, grid: float | None = None) -> None:
+    def __init__(self, total: Summary, gamma: float, grid: float | None = None, lost: Lost | None = None) -> None:
         if not (np.isfinite(gamma) and gamma > 0):
             raise InputError("gamma", "a finite number above 0", gamma)
         self._gamma = float(gamma)
@@ -40,8 +58,12 @@ class Ledger:
             check_on_grid(Update.adding(total), self._grid)
         self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
         self._moment: Matrix = total.moment.copy()
+        self._check_size(float(np.trace(self._gram)), self._moment, "total")
+        # The gram of an update is written beside the old one, which is still whole if the update fails.
+        self._spare: Matrix | None = None
         self._factor: Matrix = np.empty_like(self._gram)
         self._factored = False
+        self._lost = lost if lost is not None else Lost()
         self._factorisations = 0
         self._updates = 0
 
@@ -80,23 +102,44 @@ class Ledger:
         """A copy of the retained totals, for evaluators and stores."""
         return Summary._trusted(self._gram.copy(), self._moment.copy())
 
+    @property
+    def lost(self) -> Lost:
+        """Bounds on what rounding has taken from the totals so far (`exhume.protocol.drift`); to be saved with them."""
+        return self._lost
+
     def apply(self, update: Update) -> None:
         """Add and delete: ``S + S+ - S-`` and ``G + G+ - G-``. On any error the ledger is bitwise as before."""
-        if (update.d, update.c) != (self.d, self.c):
-            raise InputError(
-                "update", f"of d = {self.d}, c = {self.c}, as the ledger", f"d = {update.d}, c = {update.c}"
-            )
-        if self._grid is not None:
-            check_on_grid(update, self._grid)
-        net = update.net
-        moment = self._moment + net.moment
-        self._check_totals(net, moment)
-        if not net.gram_is_zero:
-            self._load(net.gram)
-            self._refactor()
-            np.add(self._gram, net.gram, out=self._gram)
-        self._moment = moment
-        self._updates += 1
+        self._apply(update, Lost())
+
+    def apply_round(self, updates: Sequence[Update]) -> list[InputError | None]:
+        """Apply the sum of all updates that fit together; returns for each the error that left it out, or None.
+
+        Where the sum of all does not fit, halves are tried, the first before the second, down to single updates: an
+        update that the ledger cannot take is left out, and the others are taken. Of updates that fit one by one but not
+        together, those that came first are taken.
+        """
+        try:
+            self._apply(*_summed(updates))
+        except InputError as error:
+            if len(updates) == 1:
+                return [error]
+            trial = self.copy()
+            errors = trial._apply_halves(updates)
+            if None in errors:
+                self._become(trial)
+            return errors
+        return [None] * len(updates)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Return what puts the ledger back to what it is now, bitwise. It serves for one change, not for a second."""
+        kept = {name: getattr(self, name) for name in ("_gram", "_moment", "_lost", "_updates")}
+
+        def undo() -> None:
+            if self._gram is not kept["_gram"]:
+                self._spare, self._factored = self._gram, False
+            self.__dict__.update(kept)
+
+        return undo
 
     def head(self) -> Matrix:
         """Solve for the ridge head in float64 (d x c); the head of an empty ledger is zero."""
@@ -124,6 +167,17 @@ class Ledger:
         ridge = self._gamma * (2.0 * float(np.trace(self._gram)) + self.d * self._gamma)
         return float(np.sqrt(max(float(np.vdot(self._gram, self._gram)) + ridge, 0.0)))
 
+    def drift(self) -> Drift:
+        """Return how far the totals and the head may be from retraining, because of rounding (`Drift.due`)."""
+        if self._lost == Lost():
+            return Drift(self._lost, 0.0)
+        # With a norm of 1 for A, the reciprocal condition number is one over the norm of the inverse.
+        smallest = max(self._gamma, float(dpocon(self._lower(), 1.0, uplo="L")[0]) - self._lost.gram)
+        size = float(np.linalg.norm(self.head()))
+        if size == 0.0:
+            return Drift(self._lost, 0.0 if self._lost.moment == 0.0 else float("inf"))
+        return Drift(self._lost, (self._lost.gram + self._lost.moment / size) / smallest)
+
     def headroom(self, largest: float = 1.0) -> int | None:
         """Return how many more rows with entries up to ``largest`` surely fit in bit-exact mode (else None)."""
         if not (np.isfinite(largest) and largest > 0):
@@ -132,11 +186,65 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """Return an independent ledger with the same totals and, if there is one, the same factor."""
-        twin = Ledger(self.summary, self._gamma, self._grid)
+        twin = Ledger(self.summary, self._gamma, self._grid, self._lost)
         if self._factored:
             np.copyto(twin._factor, self._factor)
             twin._factored = True
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_spare": None}
+
+    def _apply(self, update: Update, summed: Lost) -> None:
+        """Apply an update in whose making so much was lost already."""
+        if (update.d, update.c) != (self.d, self.c):
+            raise InputError(
+                "update", f"of d = {self.d}, c = {self.c}, as the ledger", f"d = {update.d}, c = {update.c}"
+            )
+        if self._grid is not None:
+            check_on_grid(update, self._grid)
+        net = update.net
+        moment = self._moment + net.moment
+        with np.errstate(over="ignore"):
+            before, change = float(np.trace(self._gram)), float(np.trace(net.gram))
+        self._check_size(before + change, moment, "update")
+        if self._grid is not None:
+            check_room(Summary._trusted(self._gram + net.gram, moment.copy()), self._grid)
+        else:
+            summed = summed + self._loses(update, before, change, moment)
+        gram = self._gram if net.gram_is_zero else self._load(net.gram)
+        spare = self._spare
+        if gram is not self._gram:
+            self._refactor()
+            spare = self._gram
+        self._gram, self._spare, self._moment, self._lost = gram, spare, moment, self._lost + summed
+        self._updates += 1
+
+    def _apply_halves(self, updates: Sequence[Update]) -> list[InputError | None]:
+        half = len(updates) // 2
+        errors: list[InputError | None] = []
+        for part in (updates[:half], updates[half:]):
+            try:
+                self._apply(*_summed(part))
+                errors += [None] * len(part)
+            except InputError as error:
+                errors += [error] if len(part) == 1 else self._apply_halves(part)
+        return errors
+
+    def _loses(self, update: Update, before: float, change: float, moment: Matrix) -> Lost:
+        """Return a bound on what the totals lose when an update goes in (proved in `exhume.protocol.drift`)."""
+        net, zero = update.net, (update.add.is_zero or update.delete.is_zero)
+        ridge = (self.d + sqrt(self.d)) * self._gamma
+        old, new = max(before, 0.0) + ridge, max(before + change, 0.0) + ridge
+        inside = 0.0 if zero else min(net.magnitudes[0], old + new)
+        gram = 0.0 if net.gram_is_zero else new + inside
+        size = float(np.linalg.norm(moment)) + (0.0 if zero else float(np.linalg.norm(net.moment)))
+        return Lost.rounding(gram, size)
+
+    def _become(self, other: Ledger) -> None:
+        """Take over another ledger's state; its buffers are ours from here on."""
+        other._updates, other._factorisations = self._updates + 1, self._factorisations + other._factorisations
+        self.__dict__.update(other.__dict__)
 
     def _lower(self) -> Matrix:
         """Return the kept factor L in Fortran order; only its lower triangle is meaningful."""
@@ -145,23 +253,27 @@ class Ledger:
             self._refactor()
         return self._factor.T
 
-    def _load(self, net: Matrix | None) -> None:
-        """Put the triangle that LAPACK reads of the gram, or of the gram after ``net``, in the factor's place."""
-        self._factored = False
-        for i in range(0, self.d, _BLOCK):
-            rows, place = self._gram[i : i + _BLOCK, i:], self._factor[i : i + _BLOCK, i:]
-            if net is None:
-                np.copyto(place, rows)
-            else:
-                np.add(rows, net[i : i + _BLOCK, i:], out=place)
+    def _load(self, net: Matrix | None) -> Matrix:
+        """Return the gram, or the gram after ``net`` in the spare place, with what LAPACK reads of it in the factor's.
 
-    def _check_totals(self, net: Summary, moment: Matrix) -> None:
-        with np.errstate(over="ignore"):
-            trace = np.trace(self._gram) + np.trace(net.gram)
-        if not (np.isfinite(moment.sum()) and np.isfinite(trace)):
-            raise InputError("update", "small enough that the totals stay finite", "an overflow in the totals")
-        if self._grid is not None:
-            check_room(Summary._trusted(self._gram + net.gram, moment.copy()), self._grid)
+        LAPACK reads one triangle, and its copy is made block by block while the rows are in the cache.
+        """
+        self._factored = False
+        gram = self._gram
+        if net is not None:
+            gram = self._spare if self._spare is not None else np.empty_like(self._gram)
+            self._spare = gram
+        for i in range(0, self.d, _BLOCK):
+            rows = slice(i, i + _BLOCK)
+            if net is not None:
+                np.add(self._gram[rows], net[rows], out=gram[rows])
+            np.copyto(self._factor[rows, i:], gram[rows, i:])
+        return gram
+
+    def _check_size(self, trace: float, moment: Matrix, field: str) -> None:
+        """Refuse totals of which a norm, a factor or a head could overflow (NaN included)."""
+        if not (trace <= LARGEST and extent(moment) <= min(LARGEST, _LARGEST_HEAD * self._gamma)):
+            raise InputError(field, f"such that the totals stay finite, below {LARGEST:.2g}", "larger totals")
 
     def _refactor(self) -> None:
         """Factor what was loaded plus ``gamma I``, in place; after a failure the next solve loads the old gram."""
@@ -180,3 +292,12 @@ class Ledger:
     def __repr__(self) -> str:
         grid = "" if self._grid is None else f", grid={self._grid}"
         return f"Ledger(d={self.d}, c={self.c}, gamma={self._gamma}{grid}, updates={self._updates})"
+
+
+def _summed(updates: Sequence[Update]) -> tuple[Update, Lost]:
+    """Return the sum of some updates, and a bound on what was lost in summing them."""
+    if len(updates) == 1:
+        return updates[0], Lost()
+    sides = [side.magnitudes for update in updates for side in (update.add, update.delete)]
+    gram, moment = (float(sum(sizes)) * (len(updates) - 1) for sizes in zip(*sides, strict=True))
+    return reduce(add, updates), Lost.rounding(gram, moment)

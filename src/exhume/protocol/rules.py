@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from exhume.errors import InputError
 from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Update
 
-__all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule"]
+__all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule", "Undo", "keep"]
+
+Undo = Callable[[], None]
+"""Puts back what a step that failed has changed."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,48 @@ class Occasion:
     counts: Counts
 
 
-class AdmissionRule(ABC):
-    """Accepts or refuses updates before they touch the ledger."""
+def keep(part: object, /, **copies: object) -> Undo:
+    """Return what gives a part its attributes back: these copies, and the others as they are now.
+
+    Copies are needed of what changes in place: lists, sets, tables. What is only ever replaced needs none.
+    """
+    kept = part.__dict__ | copies
+
+    def undo() -> None:
+        part.__dict__.clear()
+        part.__dict__.update(kept)
+
+    return undo
+
+
+class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
+    """A part of a server that is asked at every step and may remember what it heard."""
 
     name: ClassVar[str] = ""
-    """What configurations, receipts and reports call the rule."""
+    """What configurations, receipts and reports call it."""
     about: ClassVar[str] = ""
-    """The rule in one line, for lists."""
+    """It in one line, for lists."""
+
+    def check(self, ledger: Ledger) -> None:  # noqa: B027 - most fit every ledger
+        """Raise an `InputError` if this part cannot serve such a ledger. Asked once, when a server is built."""
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Return what takes back whatever the step that begins now, by these clients, makes this part remember.
+
+        A step counts whole or not at all: the server takes it back everywhere if anything in it raises. The default
+        keeps a deep copy of all attributes, which is right for every part that can be copied and costs as much as it
+        remembers, at every step. A part whose memory grows should keep less; one that holds others must ask them.
+        """
+        try:
+            return keep(self, **copy.deepcopy(self.__dict__))
+        except (TypeError, AttributeError) as error:
+            raise InputError(
+                self.name or type(self).__name__, "copyable, or with a checkpoint of its own", error
+            ) from None
+
+
+class AdmissionRule(_Part):
+    """Accepts or refuses updates before they touch the ledger."""
 
     @property
     def asks(self) -> frozenset[str]:
@@ -56,23 +97,22 @@ class AdmissionRule(ABC):
     def refuse(self, update: Update, client: str) -> str | None:
         """Return the reason to refuse this update from this client, or None to let it pass. Changes nothing."""
 
-    def record(self, update: Update, client: str) -> None:  # noqa: B027 - stateless rules need not remember
+    def record(self, update: Update, client: str) -> None:
         """Remember an update that all rules passed and the ledger applied."""
 
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep a copy of what the rule remembers; nothing where it hears of nothing."""
+        return _nothing if type(self).record is AdmissionRule.record else super().checkpoint(clients)
 
-class ReleaseRule(ABC):
+
+class ReleaseRule(_Part):
     """Decides what head, if any, goes out after an accepted change."""
-
-    name: ClassVar[str] = ""
-    """What configurations and reports call the rule."""
-    about: ClassVar[str] = ""
-    """The rule in one line, for lists."""
 
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:
         """Return the head to broadcast, or None to withhold it."""
 
-    def record(self, released: Head | None, occasion: Occasion) -> None:  # noqa: B027 - stateless rules need not remember
+    def record(self, released: Head | None, occasion: Occasion) -> None:
         """Remember what went out in the end; None where this rule or somebody after it withheld the head."""
 
 
@@ -86,13 +126,8 @@ class Exposure:
     """The same in words."""
 
 
-class Accountant(ABC):
+class Accountant(_Part):
     """Keeps what clients could know, and has the last word on a release."""
-
-    name: ClassVar[str] = ""
-    """What configurations and reports call the accountant."""
-    about: ClassVar[str] = ""
-    """The accountant in one line, for lists."""
 
     @abstractmethod
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
@@ -129,3 +164,7 @@ class Heads(ReleaseRule):
 
     def __repr__(self) -> str:
         return f"Heads('{self.precision}')"
+
+
+def _nothing() -> None:
+    """Take back nothing."""

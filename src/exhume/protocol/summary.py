@@ -124,6 +124,11 @@ class Summary:
         return int(self.moment.shape[1])
 
     @property
+    def magnitudes(self) -> tuple[float, float]:
+        """The sums of magnitudes in gram and moment: no less than their Frobenius norms, and zero only if all are."""
+        return self._weights
+
+    @property
     def gram_is_zero(self) -> bool:
         """Whether the gram is zero everywhere."""
         return self._weights[0] == 0.0
@@ -170,6 +175,14 @@ class Summary:
         return np.array_equal(self.gram, other.gram) and np.array_equal(self.moment, other.moment)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Summary:
+        return self  # immutable: a copy could not differ
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for matrix in (self.gram, self.moment):  # pickle gives arrays back writeable
+            _seal(matrix)
 
     def __repr__(self) -> str:
         sizes = f"|S|={np.linalg.norm(self.gram):.6g}, |G|={np.linalg.norm(self.moment):.6g}"
@@ -249,3 +262,6 @@ class Update:
         return (self.add, self.delete, self.pairs) == (other.add, other.delete, other.pairs)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Update:
+        return self  # immutable: a copy could not differ

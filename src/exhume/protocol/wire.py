@@ -1,7 +1,8 @@
 """The wire format: safetensors bytes for updates and heads, never pickle.
 
 The safetensors header binds what the matrices mean: format version, kind, d, c, gamma where the sender states it, and
-the number format. A receiver passes what it expects; anything else is a `WireError` before a matrix is looked at.
+the number format. A receiver passes what it expects; anything else is a `WireError` before a matrix is looked at. Each
+field has one spelling, and a field that is not known is refused: what a sender meant by it could be what matters.
 
 An update with attachments (`Message`) is version 2; a plain one is version 1, as it always was. A reader that knows no
 attachments refuses version 2 instead of reading an update without its tag.
@@ -23,7 +24,10 @@ from exhume.protocol.head import Head
 from exhume.protocol.message import MOST, MOST_TAG, Batch, Message
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["ATTACHED", "VERSION", "decode_head", "decode_update", "encode_head", "encode_update"]
+__all__ = ["ATTACHED", "VERSION", "Data", "decode_head", "decode_update", "encode_head", "encode_update"]
+
+Data = bytes | bytearray | memoryview
+"""What a message is read from."""
 
 VERSION = "1"
 ATTACHED = "2"
@@ -31,7 +35,9 @@ ATTACHED = "2"
 
 _SIDES = ("added", "deleted")
 _ATTACHMENTS = tuple(f"{side}.{part}" for side in _SIDES for part in ("features", "labels", "counts"))
-_FIELDS = {"format", "version", "kind", "d", "c", "dtype", "gamma", "pairs"}
+_FIELDS = {"format", "version", "kind", "d", "c", "dtype", "gamma"}
+_UPDATE_FIELDS = _FIELDS | {"pairs"}
+_MESSAGE_FIELDS = {"counter", "tag"}
 _STORED = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": np.float32}
 _MOST_HEADER = 1 << 20
 
@@ -60,14 +66,15 @@ def encode_update(update: Update, *, gamma: float | None = None) -> bytes:
     return bytes(save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, metadata=header))
 
 
-def decode_update(data: bytes, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Update:
+def decode_update(data: Data, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Update:
     """Read an update, a `Message` where something is attached; d, c and gamma, where given, must be the sender's."""
     header, tensors = _open(data, "update", d, c, gamma, (VERSION, ATTACHED))
+    _known_fields(header, _UPDATE_FIELDS | _MESSAGE_FIELDS)
+    if header.get("dtype") != "float64":
+        raise WireError("dtype", "'float64'", f"'{header.get('dtype')}'")
     attached = {name: tensors.pop(name) for name in _ATTACHMENTS if name in tensors}
     _expect("update", tensors, ("add.gram", "add.moment", "delete.gram", "delete.moment"))
-    told = {*header} - _FIELDS
-    if told - {"counter", "tag"}:
-        raise WireError("header", f"of {', '.join(sorted(_FIELDS | {'counter', 'tag'}))}", ", ".join(sorted(told)))
+    told = _MESSAGE_FIELDS & {*header}
     if bool(told or attached) != (header["version"] == ATTACHED):
         raise WireError("version", f"'{ATTACHED}' with attachments, else '{VERSION}'", f"'{header['version']}'")
     try:
@@ -121,17 +128,20 @@ def encode_head(head: Head, *, gamma: float | None = None) -> bytes:
     return bytes(save({"weights": np.ascontiguousarray(stored)}, metadata=header))
 
 
-def decode_head(data: bytes, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Head:
+def decode_head(data: Data, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Head:
     """Read a head; d, c and gamma, where given, must be the sender's."""
     header, tensors = _open(data, "head", d, c, gamma)
+    _known_fields(header, _FIELDS | {"serial"})
     _expect("head", tensors, ("weights",))
     precision = header.get("dtype", "")
     weights = tensors["weights"]
     if weights.dtype != _STORED.get(precision, np.float64) or weights.ndim != 2:
         raise WireError("weights", f"a matrix as {precision} is stored", f"{weights.dtype} of shape {weights.shape}")
     try:
-        serial = int(header["serial"]) if "serial" in header else None
+        serial = _whole(header, "serial", 1) if "serial" in header else None
         head = Head(weights.astype(np.float64), precision, serial)
+    except WireError:
+        raise
     except ValueError as error:
         raise WireError("head", "a valid head", str(error)) from error
     _same_size(header, head.d, head.c)
@@ -144,8 +154,11 @@ def _header(kind: str, d: int, c: int, gamma: float | None, dtype: str) -> dict[
 
 
 def _open(
-    data: bytes, kind: str, d: int | None, c: int | None, gamma: float | None, versions: tuple[str, ...] = (VERSION,)
+    data: Data, kind: str, d: int | None, c: int | None, gamma: float | None, versions: tuple[str, ...] = (VERSION,)
 ) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    if not isinstance(data, Data):
+        raise WireError("message", "bytes, bytearray or memoryview", type(data).__name__)
+    data = bytes(data)  # one copy of what may be written to, none of bytes
     header = _metadata(data)
     for name, known in (("format", ("exhume",)), ("version", versions), ("kind", (kind,))):
         if header.get(name) not in known:
@@ -155,6 +168,7 @@ def _open(
         # A client that does not know gamma leaves it out; one that states another is refused.
         if value is not None and header.get(name, str(value) if name == "gamma" else None) != str(value):
             raise WireError(name, str(value), header.get(name, "nothing"))
+    _check_gamma(header.get("gamma"))
     try:
         return header, load(data)
     except (SafetensorError, ValueError, KeyError) as error:
@@ -166,10 +180,35 @@ def _metadata(data: bytes) -> dict[str, str]:
         (size,) = struct.unpack_from("<Q", data)
         if size > min(_MOST_HEADER, len(data) - 8):
             raise ValueError(f"a header of {size} bytes in a message of {len(data)}")
-        found = json.loads(data[8 : 8 + size])["__metadata__"]
-        return {str(k): str(v) for k, v in found.items()}
+        found = json.loads(data[8 : 8 + size], object_pairs_hook=_once)["__metadata__"]
+        if not all(isinstance(value, str) for value in found.values()):
+            raise ValueError("a header field that is not text")
+        return dict(found)
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError("message", "safetensors bytes with an exhume header", f"something else ({error})") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a table in which no name comes twice: two readers could take two values."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a name that comes twice in the header")
+    return table
+
+
+def _known_fields(header: dict[str, str], known: set[str]) -> None:
+    if odd := {*header} - known:
+        raise WireError("header", f"of {', '.join(sorted(known))}", ", ".join(sorted(odd)))
+
+
+def _check_gamma(text: str | None) -> None:
+    """Refuse a ridge coefficient that is not the one spelling of a finite number above 0."""
+    try:
+        fine = text is None or (repr(float(text)) == text and 0 < float(text) < float("inf"))
+    except ValueError:
+        fine = False
+    if not fine:
+        raise WireError("gamma", "a finite number above 0 as Python writes it", f"'{text}'")
 
 
 def _expect(kind: str, tensors: dict[str, np.ndarray], names: tuple[str, ...]) -> None:
@@ -183,7 +222,7 @@ def _whole(header: dict[str, str], name: str, default: int) -> int:
     if text is None:
         return default
     if not re.fullmatch("[0-9]{1,19}", text) or not 1 <= int(text) <= MOST:
-        raise WireError(name, f"a whole number from 1 to {MOST}", f"'{text[:32]}'")
+        raise WireError(name, f"a whole number from 1 to {MOST}", f"'{text}'")
     return int(text)
 
 

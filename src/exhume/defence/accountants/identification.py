@@ -13,7 +13,7 @@ too. Rank is counted on the ridge solutions behind the heads: what rounding or n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Accountant, Occasion
+from exhume.protocol.rules import Accountant, Occasion, Undo, keep
 
 __all__ = ["ACTIONS", "IdentificationAccountant"]
 
@@ -91,14 +91,13 @@ class IdentificationAccountant(Saveable, Accountant):
         """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in ("margin", "action", "colluders", "conservative")}
 
-    def check_size(self, d: int, c: int) -> None:
-        """Refuse a ledger that has no more dimensions than must stay unknown."""
-        if self.margin >= d:
-            raise InputError("margin", f"below d = {d}", self.margin)
+    def check(self, ledger: Ledger) -> None:
+        """Refuse a margin that leaves no dimension to show."""
+        if self.margin >= ledger.d:
+            raise InputError("margin", f"below d = {ledger.d}", self.margin)
 
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
         """Pass the head, withhold it, or leave out its part in directions that nobody may see yet."""
-        self.check_size(exact.d, exact.c)
         outlook = self._look(exact, occasion)
         culprit = self._culprit(outlook)
         if culprit is None or self.action == "report":
@@ -121,6 +120,23 @@ class IdentificationAccountant(Saveable, Accountant):
         self._outlook = None
         if released is not None and outlook is not None:
             self._hear(released, exact, outlook)
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep the tables, and mark how far each stack goes: a step only ever adds to stacks."""
+        attributes = keep(
+            self,
+            _lasting=dict(self._lasting),
+            _contributors=set(self._contributors),
+            _peaks={client: list(peaks) for client, peaks in self._peaks.items()},
+            _highest=list(self._highest),
+        )
+        marks = [basis.mark() for basis in (*(run.basis for run in self._runs), *self._lasting.values())]
+
+        def undo() -> None:
+            for one in (*marks, attributes):
+                one()
+
+        return undo
 
     def exposure(self, client: str, *, colluders: int = 1) -> Identification:
         """Return what a client could know, alone or with up to ``colluders - 1`` helpers.

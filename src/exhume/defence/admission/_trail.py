@@ -82,6 +82,11 @@ class Watch:
         self._clock = 0
         self._deletions: list[tuple[int, str]] = []
 
+    def __copy__(self) -> Watch:
+        twin = Watch(self.sketch)
+        twin._trails, twin._clock, twin._deletions = dict(self._trails), self._clock, self._deletions
+        return twin
+
     def ahead(self, update: Update, client: str) -> Trail:
         """Return the client's trail as it would be after this message."""
         width = 2 * self.sketch.size

@@ -10,7 +10,8 @@ from exhume.defence.release._base import STAGES, stage_of
 from exhume.defence.release._evaluator import mask_of
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.rules import Occasion, ReleaseRule
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.rules import Occasion, ReleaseRule, Undo
 
 __all__ = ["Chain", "identity"]
 
@@ -65,6 +66,21 @@ class Chain(Saveable, ReleaseRule):
             later = _seen_after(rule, occasion)
             rule.record(released, occasion)
             occasion = later
+
+    def check(self, ledger: Ledger) -> None:
+        """Ask every rule whether it can serve such a ledger."""
+        for rule in self.rules:
+            rule.check(ledger)
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Ask every rule what takes back its part of a step."""
+        undos = [rule.checkpoint(clients) for rule in self.rules]
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
 
     def configuration(self) -> dict[str, Any]:
         """Return what the rules are."""
