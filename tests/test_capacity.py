@@ -9,7 +9,7 @@ from exhume.errors import InputError
 def test_what_does_not_fit_is_refused_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "free_memory", lambda: 10**9)
     capacity.require_memory("dim", 5, 1e9, "this")
-    with pytest.raises(InputError, match=r"this would need 1\.5 GB; 1\.0 GB are free\); got 5"):
+    with pytest.raises(InputError, match=r"this would need at least 1\.5 GB; 1\.0 GB are free\); got 5"):
         capacity.require_memory("dim", 5, 1.5e9, "this")
     monkeypatch.setattr(capacity, "free_memory", lambda: None)
     capacity.require_memory("dim", 5, 1e30, "this")

@@ -10,7 +10,8 @@ from exhume.errors import InputError
 __all__ = ["free_memory", "require_federation", "require_memory"]
 
 SQUARES = 8
-"""Matrices of d x d numbers that one process holds at a time, at most: `benchmarks/capacity.py` measures it."""
+"""Matrices of d x d numbers that one process holds at the least: the server's gram and its factor, the two stacks of a
+probe run, and both halves of the state before and after a deletion. So what is refused could not have ended well."""
 
 
 def free_memory() -> int | None:
@@ -24,7 +25,7 @@ def require_memory(option: str, got: object, needed: float, what: str) -> None:
     free = free_memory()
     if free is not None and needed > free:
         raise InputError(
-            option, f"small enough for memory ({what} would need {_size(needed)}; {_size(free)} are free)", got
+            option, f"small enough for memory ({what} would need at least {_size(needed)}; {_size(free)} are free)", got
         )
 
 
