@@ -111,7 +111,9 @@ class TestLimits:
         rule, (features, labels) = AlgebraicOwnership(1.0), self.unit_rows(10)
         add, true = Update.adding(Summary.of(features, labels, C)), np.bincount(labels, minlength=C)
         assert rule.refuse(count(add, added=true), "x") is None
-        assert "declares 11 rows; its trace allows 10.0" in rule.refuse(count(add, added=true + [1, 0, 0]), "x")
+        assert "declares 11 rows; its trace allows 10.0" in rule.refuse(
+            count(add, added=true + np.eye(C, dtype=int)[0]), "x"
+        )
 
     def test_half_a_row_of_room_and_no_more(self):
         f, one = np.eye(D)[:1], np.array([0])

@@ -93,10 +93,8 @@ def test_the_noise_is_the_root_mean_square_of_both_heads_rounding(before, after)
     heads = [Head(round_to(w, p), p) for w, p in ((exact, before), (left, after))]
     L = np.linalg.cholesky(world.A)
     top = np.linalg.norm(L.T @ (heads[0].weights - heads[1].weights), 2)
-    sizes = [
-        np.linalg.norm(L.T @ sum(unit_roundoff(h.precision) * h.weights * rng.uniform(-1, 1, exact.shape) for h in heads))
-        for _ in range(400)
-    ]  # fmt: skip
+    bounds = [unit_roundoff(head.precision) * head.weights for head in heads]
+    sizes = [np.linalg.norm(L.T @ sum(rng.uniform(-1, 1, b.shape) * b for b in bounds)) for _ in range(400)]
     expected = np.sqrt(np.mean(np.square(sizes))) / top
     found = rank_one(State.of(world.A, heads[0]), heads[1]).diagnostics.noise
     # 400 draws of 96 independent entries: the estimate is good to about 1%.
