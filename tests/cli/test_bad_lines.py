@@ -256,6 +256,7 @@ paper run all --data digits --encoder none --page ''
 paper run all --data digits --encoder none --json folder
 paper run all --data digits --encoder none --home a-file
 paper run all --data digits --encoder none --home store-folder
+paper run all --data digits --encoder none --renew --out folder
 paper run all --features nowhere.npz
 paper run all --features empty.npz
 paper run all --features mine-none.npz
@@ -314,9 +315,48 @@ data list --json ''
 data list --json {FULL}
 """
 
+DECODE = f"""
+decode nonsense
+decode train
+decode train nobody
+decode train ''
+decode train ridge --steps 5
+decode train ridge --steps 0
+decode train ridge --batch 0
+decode train ridge --rows 0
+decode train ridge --rows -1
+decode train ridge --seed -1
+decode train ridge --seed {HUGE}
+decode train ridge --data nowhere
+decode train ridge --data features
+decode train ridge --encoder nobody
+decode train ridge --out folder
+decode train ridge --out ''
+decode train ridge --out a-file/deeper
+decode train ridge --out {PROC}/decoder
+decode train ridge --home a-file
+decode train ridge --json folder
+decode train ridge --device tpu
+decode train diffusion --device tpu
+decode train nearest nonsense
+decode show
+decode show nowhere.safetensors
+decode show folder
+decode show a-file
+decode show words.safetensors
+decode show empty.safetensors
+decode show ''
+decode show a-file --rows 0
+decode show a-file --seed -1
+decode show a-file --data digits --out folder
+decode show a-file --json folder
+decode list --json folder
+decode list nonsense
+"""
+
 OWN = FEATURES.format("audit --data features") + FEATURES.format("data features --data features")
 LINES = [
-    line for part in (USAGE, AUDIT, OWN, LIVE, ADVISE, PAPER, DATA) for line in part.splitlines() if line
+    line for part in (USAGE, AUDIT, OWN, LIVE, ADVISE, PAPER, DATA, DECODE) for line in part.splitlines() if line
 ]  # fmt: skip
 
 

@@ -25,7 +25,14 @@ def test_list():
     for name in ("digits", "mnist", "fashion-mnist", "cifar10", "features", "resnet18", "random-relu", "none"):
         assert name in text
     listed = run_json("list")
-    assert {entry["name"] for entry in listed["data"]} == {"digits", "mnist", "fashion-mnist", "cifar10", "features"}
+    assert {entry["name"] for entry in listed["data"]} == {
+        "digits",
+        "mnist",
+        "fashion-mnist",
+        "cifar10",
+        "tinyimagenet",
+        "features",
+    }
     assert {"name": "resnet18", "dim": 512}.items() <= listed["encoders"][-1].items()
 
 
@@ -106,6 +113,14 @@ def test_bad_usage_ends_with_code_2_and_says_what_is_known(arguments, known, mon
     assert captured.out == ""
 
 
-def test_no_progress_when_piped():
+def test_progress_on_a_terminal_and_none_when_piped(monkeypatch):
+    piped = CliRunner().invoke(app, ["features", "--dim", "8"])
+    assert "1438 train" in piped.stdout and piped.stderr == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes Rich take any output for a terminal
+    assert "1797/1797 images" in CliRunner().invoke(app, ["features", "--dim", "9"]).stderr
+
+
+def test_words_for_people_leave_standard_output_to_json():
     result = CliRunner().invoke(app, ["features", "--dim", "8", "--json"])
-    assert result.stderr == ""
+    assert json.loads(result.stdout)["dim"] == 8
+    assert "1438 train and 359 test rows" in result.stderr

@@ -224,7 +224,8 @@ def test_attachments_compose_and_never_reach_the_ledger():
     signed = sign(made, "alice", 1, KEYS["alice"])
     assert signed.added is made.added and signed.added_counts == made.added_counts
     both = Server(
-        Ledger.zeros(D, C, 0.1), admission=[SignedMessages(KEYS), Ownership(D, C, rows=True), AlgebraicOwnership(0.01)]
+        Ledger.zeros(D, C, 0.1),
+        admission=[SignedMessages(KEYS), Ownership(D, C, show_rows=True), AlgebraicOwnership(0.01)],
     )
     assert both.submit(signed, "alice").accepted
     plain = Server(Ledger.zeros(D, C, 0.1))

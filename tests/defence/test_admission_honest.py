@@ -68,7 +68,7 @@ def test_honest_histories_pass(name, history):
 @settings(max_examples=40)
 @given(history=histories())
 def test_honest_rows_pass_the_row_ledger(history):
-    rule = Ownership(history.features.shape[1], history.classes, rows=True, seed=1)
+    rule = Ownership(history.features.shape[1], history.classes, show_rows=True, seed=1)
     assert play(history, rule, lambda kind, rows: itemise(history.classes, **{kind: rows})) == []
 
 

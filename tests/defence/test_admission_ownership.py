@@ -27,7 +27,7 @@ class TestOwnership:
         assert "ownership" in reason(made, moment_update(np.ones((D, C))))
 
     def test_the_row_ledger_serves_single_rows_and_refuses_strangers(self):
-        made = server(Ownership(D, C, seed=1, rows=True))
+        made = server(Ownership(D, C, seed=1, show_rows=True))
         features, labels = rows(1)
         assert reason(made, itemise(C, add=(features, labels))) is None
         assert reason(made, itemise(C, delete=(features[3:4], labels[3:4]))) is None

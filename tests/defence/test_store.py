@@ -13,6 +13,7 @@ from exhume.defence.admission import AlgebraicOwnership, sign
 from exhume.defence.memory import Memory, pack
 from exhume.errors import InputError, StaleServerError
 from exhume.protocol import itemise
+from exhume.protocol.drift import Lost
 from exhume.protocol.rules import Counts
 from tests.defence.test_memory import GAMMA, KEYS, PAST, A, B, C, D, config, ledger, part, plain, rows, sent
 
@@ -47,6 +48,12 @@ class TestServer:
         save_server(server, tmp_path / "s")
         again = load_server(hardened_config(D), tmp_path / "s")
         assert again.counts == Counts() and again.released is None and server.released is None
+
+    def test_what_rounding_may_have_taken_comes_back(self, tmp_path):
+        server = Server(Ledger.zeros(D, C, GAMMA))
+        server.submit(Update.adding(Summary.of(1e6 * np.eye(D), [0] * D, C)), "a")
+        save_server(server, tmp_path / "s")
+        assert load_server(Config(), tmp_path / "s").ledger.lost == server.ledger.lost != Lost()
 
     def test_a_grid_comes_back(self, tmp_path):
         server = Server(Ledger.zeros(D, C, GAMMA, grid=2.0**-10))

@@ -105,7 +105,9 @@ class State:
     def __repr__(self) -> str:
         found = self.diagnostics
         rank = None if self.basis is None else self.basis.shape[1]
-        return line(self, d=self.d, c=self.c, heads=self.baseline.precision, responses=found.responses, known_rank=rank)
+        return line(
+            self, d=self.d, c=self.c, precision=self.baseline.precision, responses=found.responses, known_rank=rank
+        )
 
 
 def check_alike(before: State | Head, after: State | Head | Transcript) -> None:

@@ -57,7 +57,9 @@ class Transcript:
         )
 
     def __repr__(self) -> str:
-        return line(self, probe=self.probe, d=self.d, c=self.c, responses=self.responses, heads=self.baseline.precision)
+        return line(
+            self, probe=self.probe, d=self.d, c=self.c, responses=self.responses, precision=self.baseline.precision
+        )
 
 
 class Recorder:

@@ -20,7 +20,6 @@ from exhume.errors import DataError
 from exhume.jobs.key import key_of
 from exhume.jobs.run import Task
 from exhume.numerics import Rows
-from exhume.simulate import attackers
 from exhume.simulate.federation import Federation
 from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
@@ -144,14 +143,8 @@ class Plan:
             for facing in self.facings
         ]
         if self.dealt is not None:
-            units += [Unit(self.facings[0], attack=name) for name in self.attacks()]
+            units += [Unit(self.facings[0], attack=name) for name in self.settings.attackers]
         return units
-
-    def attacks(self) -> tuple[str, ...]:
-        """Return the adaptive attackers to play: those that were named, else all that want to read or put back."""
-        if self.settings.attack is not None:
-            return self.settings.attack
-        return tuple(name for name, attacker in attackers.REGISTRY.items() if attacker.aim != "burn")
 
     def tasks(self, work: Any) -> list[Task]:
         """Return the units as tasks, with the hash of everything that each outcome depends on."""

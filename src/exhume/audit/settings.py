@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from exhume.attack import probes, recover
+from exhume.attack import estimate, probes, recover
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, OldNameWarning, unknown_name
@@ -53,6 +53,7 @@ class Settings(BaseModel):
     precision: tuple[str, ...] = ("float64", "float32")
     defence: str | None = None
     attack: tuple[str, ...] | None = None
+    estimator: str = "direct"
     recovery: tuple[str, ...] = ("difference", "rank-one")
     trials: int = Field(default=100, ge=1)
     responses: int | None = Field(default=None, ge=1)
@@ -95,9 +96,16 @@ class Settings(BaseModel):
         """The number of features to ask the encoder for; None leaves it to the encoder."""
         return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
 
+    @property
+    def attackers(self) -> tuple[str, ...]:
+        """The adaptive attackers to play: those that were named, else all that want to read or put back."""
+        if self.attack is not None:
+            return self.attack
+        return tuple(name for name, attacker in attackers.REGISTRY.items() if attacker.aim != "burn")
+
     def numbers(self) -> dict[str, Any]:
         """Return the settings that any number in the report depends on, apart from which cells are run."""
-        names = {"data", "encoder", "clients", "alpha", "gamma", "recovery", "responses", "scale", "seed"}
+        names = {"data", "encoder", "clients", "alpha", "gamma", "estimator", "recovery", "responses", "scale", "seed"}
         return self.model_dump(mode="json", include=names) | {"dim": self.width}
 
 
@@ -172,6 +180,7 @@ def _checked(settings: Settings) -> Settings:
         update={
             "encoder": encoders.REGISTRY.find(settings.encoder).name,
             "probe": _names(settings.probe, probes.REGISTRY, "probe"),
+            "estimator": estimate.REGISTRY.find(settings.estimator).name,
             "recovery": _names(settings.recovery, recover.REGISTRY, "recovery"),
             "attack": None if settings.attack is None else _names(settings.attack, attackers.REGISTRY, "attack"),
         }

@@ -92,7 +92,7 @@ def _failed(plan: Plan, unit: Unit, reason: str) -> AnyRecord:
 
 @lru_cache(maxsize=8)
 def _campaign(plan: Plan, probe: str, facing: Facing) -> Campaign:
-    return Campaign(plan.federation(facing), plan.probe(probe))
+    return Campaign(plan.federation(facing), plan.probe(probe), estimator=plan.settings.estimator)
 
 
 def _cell(plan: Plan, campaign: Campaign, unit: Unit) -> CellRecord:

@@ -47,11 +47,16 @@ PLACES = {
     "data": "exhume.data.sets:REGISTRY",
     "encoders": "exhume.data.encoders:REGISTRY",
     "probes": "exhume.attack.probes:REGISTRY",
+    "estimators": "exhume.attack.estimate:REGISTRY",
     "recoveries": "exhume.attack.recover:REGISTRY",
     "attacks": "exhume.simulate.attackers:REGISTRY",
     "kinds": "exhume.audit.settings:KINDS",
     "levels": "exhume.audit.levels:LEVELS",
+    "admission": "exhume.defence.admission:REGISTRY",
+    "release": "exhume.defence.release:REGISTRY",
+    "accountants": "exhume.defence.accountants:REGISTRY",
     "defences": "exhume.advise.defences:DEFENCES",
+    "decoders": "exhume.decode:REGISTRY",
     "tables": "exhume.paper.registry:REGISTRY",
 }
 """Where the names are found that help and completion offer: what other packages bring is among them."""

@@ -58,8 +58,9 @@ def audit(
     defence: Annotated[
         Text,
         typer.Option(
-            help="Your server's settings: a configuration file, or 'hardened'. Attacked beside the bare server, in "
-            "place of --precision."
+            help="Your server's settings: a configuration file with rules of admission ({admission}), of release "
+            "({release}) and an accountant ({accountants}), or 'hardened'. Attacked beside the bare server, in place "
+            "of --precision."
         ),
     ] = None,
     attack: Annotated[
@@ -67,6 +68,13 @@ def audit(
         typer.Option(
             help="With --defence: comma list of attackers that know it, of {attacks}. (default: all but burn)",
             autocompletion=completing("attacks"),
+        ),
+    ] = None,
+    estimator: Annotated[
+        Text,
+        typer.Option(
+            help="How a state is estimated from answers: {estimators}. (default: direct)",
+            autocompletion=completing("estimators"),
         ),
     ] = None,
     recovery: Annotated[
@@ -107,8 +115,9 @@ def audit(
     given = {
         "data": data, "encoder": encoder, "dim": dim, "features": features, "labels": labels, "clients": clients,
         "alpha": alpha, "gamma": gamma, "probe": probe, "kind": kind, "precision": precision, "defence": defence,
-        "attack": attack, "recovery": recovery, "trials": trials, "responses": responses, "scale": scale, "seed": seed,
-        "jobs": jobs, "out": out, "json": json, "fail-on": fail_on, "home": home, "heads": heads, "delete": delete,
+        "attack": attack, "estimator": estimator, "recovery": recovery, "trials": trials, "responses": responses,
+        "scale": scale, "seed": seed, "jobs": jobs, "out": out, "json": json, "fail-on": fail_on, "home": home,
+        "heads": heads, "delete": delete,
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exhume.cli._options import MOST_SEED, Command, JsonTo, console_for, json_text, put_json, say
+from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
 from exhume.cli._places import check_file
 
 if TYPE_CHECKING:
@@ -101,9 +101,15 @@ def fetch(
 
 @app.command(cls=Command)
 def features(
-    data: Annotated[str, typer.Option(help="Data set; 'features' for your own file.")] = "digits",
+    data: Annotated[
+        str, typer.Option(help="Data set: {data}, or 'features' for your own file.", autocompletion=completing("data"))
+    ] = "digits",
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder; by default random-relu, and none for your own file.")
+        str | None,
+        typer.Option(
+            help="Encoder: {encoders}; by default random-relu, and none for your own file.",
+            autocompletion=completing("encoders"),
+        ),
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, where the encoder leaves it open.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of random encoders.")] = 0,

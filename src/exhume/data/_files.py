@@ -1,4 +1,4 @@
-"""Small file operations that the data room shares: hashes, room on the disk, locks."""
+"""What the data room shares: hashes of files and facts, room on the disk, folders with one worker at a time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import errno
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from exhume.errors import DataError
-
-if sys.platform != "win32":
-    import fcntl
+from exhume.files import held
 
 __all__ = ["digest_of", "locked_folder", "reserve", "sha256_of_file", "short", "writing"]
 
@@ -68,29 +65,19 @@ def reserve(stream: BinaryIO, size: int) -> None:
 
 @contextmanager
 def locked_folder(path: Path) -> Iterator[None]:
-    """Hold a folder, made if need be, for this process alone; whoever comes second waits.
+    """Hold a folder, made if need be, for this process alone (`held`); whoever comes second waits.
 
-    The lock goes with the process: a killed one leaves none behind. It is on the folder itself, which may be renamed or
-    removed by its holder: who waited for that looks again at what has the name now. Windows has no such lock, there
-    nobody waits.
+    The holder may rename or remove the folder: who waited for that looks again at what has the name now.
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)
-        if sys.platform == "win32":
-            yield
-            return
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:  # renamed since
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with ExitStack() as lock:
             try:
-                same = os.path.samestat(os.fstat(descriptor), path.stat())
-            except FileNotFoundError:
-                same = False
+                wanted = path.stat()
+                lock.enter_context(held(path))
+                same = os.path.samestat(wanted, path.stat())
+            except FileNotFoundError:  # renamed since
+                continue
             if same:
                 yield
                 return
-        finally:
-            os.close(descriptor)

@@ -120,7 +120,7 @@ def hardened_config(
             *norm,
             Entry.of("duplicates"),
             Entry.of("replay"),
-            *((Entry.of("ownership", rows=True),) if show_rows else ()),
+            *((Entry.of("ownership", show_rows=True),) if show_rows else ()),
             Entry.of("algebraic-ownership", least_norm=least_norm),
         ),
         release=(*release, Entry.of("heads", precision=precision)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
@@ -45,15 +45,15 @@ class Page:
         """Return the cells of every table."""
         return {table.name: compared(table, table.rows(self.studies, self.results)) for table in self.tables}
 
-    def write(self, page: Path, figures: Path) -> None:
-        """Write the page, and the figures beside it."""
+    def write(self, page: Path, figures: Path, edit: Callable[[str], str] = lambda text: text) -> None:
+        """Write the page, edited if need be, and the figures beside it."""
         drawn = {}
         for table in self.tables:
             if table.draw is not None:
                 path = figures / f"{table.name}.svg"
                 table.draw(self.studies, self.results, path)
                 drawn[table.name] = Path(os.path.relpath(path, page.parent)).as_posix()
-        write_files({page: self.markdown(drawn)})
+        write_files({page: edit(self.markdown(drawn))})
 
     def markdown(self, drawn: Mapping[str, str]) -> str:
         """Return the page as text."""

@@ -134,6 +134,8 @@ class Prober:
         """Whether the last head shows the ledger as the attacker left it."""
         self.told: Block | None = None
         """The deleted block, for an attacker who was told it."""
+        self.on_others: Callable[[Head], None] | None = None
+        """Called with the public head after each honest message, by an attacker that watches those too."""
         self._turn, self._waits = 0, PATIENCE
         self._last: Update | None = None
 
@@ -153,7 +155,7 @@ class Prober:
     def send(self, draft: Draft, name: str | None = None) -> Receipt:
         """Send one message, in the next of the attacker's names unless one is given."""
         if self.busy and self.rng.random() < self.busy:
-            self.federation.background(self.rng)
+            self._others()
         names = self.federation.attackers
         sender = name if name is not None else names[self._turn % len(names)]
         self._turn += 1
@@ -162,9 +164,21 @@ class Prober:
             # Slower looks more like honest traffic, at the price of changes that the attacker does not know.
             self._waits -= 1
             for _ in self.federation.scenario.honest:
-                self.federation.background(self.rng)
+                self._others()
             receipt = self._submit(draft, sender)
         return receipt
+
+    def _others(self) -> None:
+        """Let an honest client send something, and look at what came out."""
+        self.federation.background(self.rng)
+        if self.on_others is not None and (head := self.federation.head()) is not None:
+            self.on_others(head)
+
+    @property
+    def last_sent(self) -> Summary:
+        """The net change of the last message, as it went out."""
+        assert self._last is not None
+        return self._last.net
 
     def send_update(self, update: Update) -> Receipt:
         """Send sums in the attacker's first name: what no rows stand behind."""
@@ -285,7 +299,7 @@ class Prober:
             if head is not None and head.serial != before:
                 return True
             if attempt >= own:
-                self.federation.background(self.rng)
+                self._others()
             else:  # two rows a message: so many pairs that a server without a row ledger sees no message twice
                 pair = self.rng.choice(self.federation.scenario.held_out, 2, replace=False)
                 self._stands(self.adding(pair), recorder, standing)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -48,7 +49,7 @@ class Trial:
     public: Matrix | None
     """The head that went out after the deletion, if one did."""
     identified: bool
-    """Whether both states passed Algorithm 1's tests (the state before alone, where no second one was sought)."""
+    """Whether both states passed the estimator's tests (the state before alone, where no second one was sought)."""
     reason: str | None
     state_error_pre: float | None
     state_error_post: float | None = None
@@ -82,6 +83,8 @@ class Campaign:
         The server with everybody's rows in it; the campaign takes it over.
     probe
         What the attacker sends.
+    estimator
+        What makes a state of a probe's answers, by name.
     tolerance
         Rank tolerance of the identification.
     project
@@ -89,9 +92,16 @@ class Campaign:
     """
 
     def __init__(
-        self, federation: Federation, probe: Probe, *, tolerance: float = RANK_TOLERANCE, project: bool = True
+        self,
+        federation: Federation,
+        probe: Probe,
+        *,
+        estimator: str = "direct",
+        tolerance: float = RANK_TOLERANCE,
+        project: bool = True,
     ) -> None:
         self.federation, self.probe, self.scenario = federation, probe, federation.scenario
+        self._estimator = estimate.REGISTRY.find(estimator)
         self._tolerance, self._project = tolerance, project
         start = federation.server.ledger.copy()
         self._start, self.A, self.W = start.summary, federation.A, start.head()
@@ -102,7 +112,7 @@ class Campaign:
         self.residuals = Residuals.between(start, federation.server.ledger)
         found, self.diagnostics, self.reason = self._identified(self.outcome)
         self.state_error = None if found is None else relative(found.A - self.A, self.A)
-        """Relative error of the paper's estimate of the state."""
+        """Relative error of the estimator's state."""
         sharper = found if exact else self._sharper(self.outcome.transcript)
         self.state_error_sharper = None if sharper is None else relative(sharper.A - self.A, self.A)
         standing = self.outcome.standing
@@ -121,7 +131,7 @@ class Campaign:
         if outcome.transcript is None or not outcome.responses:
             return None, None, outcome.why()
         try:
-            state = estimate.direct(outcome.transcript, tolerance=self._tolerance)
+            state = self._estimator(outcome.transcript, tolerance=self._tolerance, guess=self._guess)
         except NotIdentifiedError as error:
             found = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
             return None, found, outcome.why(error.reason)
@@ -129,14 +139,17 @@ class Campaign:
             return None, None, outcome.why(f"unstable: {error}")
         return state, state.diagnostics, outcome.why()
 
+    @cached_property
+    def _guess(self) -> Matrix:
+        """The attacker's guess of the state without any answer: the gram of its own rows."""
+        return estimate.gram_guess(self.scenario.own[0])
+
     def _sharper(self, transcript: Transcript | None) -> State | None:
         """Return the noise-aware estimate that recoveries from single heads start from, unless heads are exact."""
         if transcript is None or not transcript.responses:
             return None
         try:
-            return estimate.symmetric(
-                transcript, tolerance=self._tolerance, guess=estimate.gram_guess(self.scenario.own[0])
-            )
+            return estimate.symmetric(transcript, tolerance=self._tolerance, guess=self._guess)
         except (NotIdentifiedError, np.linalg.LinAlgError):
             return None
 

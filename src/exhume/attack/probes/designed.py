@@ -12,14 +12,22 @@ from exhume.errors import InputError
 __all__ = ["PROBES", "designed"]
 
 
-def designed(d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative") -> MomentProbe:
-    """Return the probe ``Q = [scale I, 0]`` cut into ceil(d/c) blocks of c columns."""
+def designed(d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative", spare: int = 0) -> MomentProbe:
+    """Return the probe ``Q = [scale I, 0]`` cut into ceil(d/c) blocks of c columns.
+
+    With ``spare`` the last so many classes are left alone in every message, at the price of ceil(d/(c - spare)) blocks:
+    what moves there is somebody else's doing (`strategies.watch`).
+    """
     check_sizes(d, c)
     check_scale(scale)
-    m = math.ceil(d / c)
-    stack = np.zeros((d, m * c))
+    if not 0 <= spare < c:
+        raise InputError("spare", f"from 0 to {c - 1}", spare)
+    used = c - spare
+    m = math.ceil(d / used)
+    stack = np.zeros((d, m * used))
     stack[:, :d] = scale * np.eye(d)
-    return MomentProbe("designed", [stack[:, j * c : (j + 1) * c] for j in range(m)], as_mode(mode))
+    blocks = [np.pad(stack[:, j * used : (j + 1) * used], ((0, 0), (0, spare))) for j in range(m)]
+    return MomentProbe("designed", blocks, as_mode(mode))
 
 
 def _build(of: Resources) -> Probe:

@@ -91,10 +91,10 @@ class IdentificationAccountant(Saveable, Accountant):
         """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in ("margin", "action", "colluders", "conservative")}
 
-    def check(self, ledger: Ledger) -> None:
-        """Refuse a margin that leaves no dimension to show."""
-        if self.margin >= ledger.d:
-            raise InputError("margin", f"below d = {ledger.d}", self.margin)
+    def check_size(self, d: int, c: int) -> None:
+        """Refuse a ledger that has no more dimensions than must stay unknown."""
+        if self.margin >= d:
+            raise InputError("margin", f"below d = {d}", self.margin)
 
     def review(self, released: Head, exact: Head, occasion: Occasion) -> Head | None:
         """Pass the head, withhold it, or leave out its part in directions that nobody may see yet."""
