@@ -6,9 +6,10 @@ import pytest
 
 from exhume import Head, Summary, Update
 from exhume.attack.probes import moment_update
-from exhume.audit.live import audit_live, load_target, undo
+from exhume.audit.live import audit_live, undo
 from exhume.audit.outstanding import read
 from exhume.audit.settings import make_settings
+from exhume.audit.target import load_target
 from exhume.audit.undoing import UndoingTarget
 from exhume.audit.verdict import conclude_live
 from exhume.errors import AttackError, InputError, RefusedError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,27 +27,7 @@ from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
 from exhume.protocol.target import Target
 
-__all__ = ["audit_live", "load_target", "undo"]
-
-
-def load_target(spec: str) -> Target:
-    """Call the user's ``package.module:function`` and return its `Target`; the working folder is on the path."""
-    module_name, _, function_name = spec.partition(":")
-    if not module_name or not function_name:
-        raise InputError("target", "package.module:function", f"'{spec}'")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        make: Callable[[], object] = getattr(importlib.import_module(module_name), function_name)
-    except ModuleNotFoundError as error:
-        raise InputError("target", "a module that can be imported from here", f"'{spec}' ({error})") from None
-    except AttributeError:
-        raise InputError("target", f"a function of {module_name}", f"'{function_name}'") from None
-    target = make()
-    if not isinstance(target, Target):
-        raise InputError("target", "a function that returns an object with head() and submit()", repr(target))
-    return target
+__all__ = ["audit_live", "undo"]
 
 
 def audit_live(target: Target, settings: Settings, name: str = "target") -> LiveRecord:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from exhume.cli._options import STDOUT, JsonTo, completing, put_json
+from exhume.cli._places import check_file, check_folder
 from exhume.errors import ExhumeError, InputError
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def audit(
     if undo is not None:
         _undo(undo, target, operated)
         return
+    check_folder("out", settings.out)
+    check_file("json", settings.json_file)
     with stopping():
         report = _live(settings, target, operated) if target is not None else _simulated(settings, fresh)
         _finish(report, settings)
@@ -176,8 +179,9 @@ def _undo(file: Path, target: str | None, operated: bool) -> None:
     if target is None:
         raise InputError("undo", "given together with --target, the server to send it to", "no target")
     _check_operated(target, operated)
-    from exhume.audit.live import load_target, undo
+    from exhume.audit.live import undo
     from exhume.audit.outstanding import read
+    from exhume.audit.target import load_target
 
     left = read(file)
     back, careful = undo(load_target(target), left, file.parent)
@@ -190,11 +194,12 @@ def _undo(file: Path, target: str | None, operated: bool) -> None:
 
 def _live(settings: Settings, target: str, operated: bool) -> Report:
     _check_operated(target, operated)
-    from exhume.audit.live import load_target
     from exhume.audit.live_report import report_live
+    from exhume.audit.target import load_target
 
+    server = load_target(target)
     typer.echo(f"Probing the live target {target}; every probe is taken back.", err=True)
-    report = report_live(load_target(target), settings, target, _command())
+    report = report_live(server, settings, target, _command())
     assert report.live is not None
     for action in report.live.actions:
         typer.echo(f"  - {action}", err=True)

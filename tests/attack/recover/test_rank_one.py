@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from exhume import Head
 from exhume.attack.estimate import symmetric
 from exhume.attack.recover import rank_one
-from exhume.attack.recover.rank_one import MARGIN, RANK_ONE, UNEXPLAINED
+from exhume.attack.recover.rank_one import MARGIN, RANK_ONE, UNEXPLAINED, RankOneDiagnostics
+from exhume.attack.state import State
 from exhume.errors import InputError
+from exhume.protocol.head import round_to, unit_roundoff
 from tests.attack.worlds import clustered, gap
 
 
@@ -136,3 +138,35 @@ def test_one_class_or_no_change_is_never_known():
     assert found.known is False
     world = clustered()
     assert rank_one(world.state, world.state.baseline).known is False
+
+
+@pytest.mark.parametrize(("before", "after"), [("8bits", "float64"), ("float64", "8bits"), ("8bits", "12bits")])
+def test_the_noise_is_the_root_mean_square_of_both_heads_rounding(before, after):
+    """Drawn by hand: each entry errs by up to u times its size; whitened and beside the change itself."""
+    world, row, rng = clustered(), 300, np.random.default_rng(0)
+    exact, left = world.state.baseline.weights, world.head_after(row).weights
+    heads = [Head(round_to(w, p), p) for w, p in ((exact, before), (left, after))]
+    L = np.linalg.cholesky(world.A)
+    top = np.linalg.norm(L.T @ (heads[0].weights - heads[1].weights), 2)
+    bounds = [unit_roundoff(head.precision) * head.weights for head in heads]
+    sizes = [np.linalg.norm(L.T @ sum(rng.uniform(-1, 1, b.shape) * b for b in bounds)) for _ in range(400)]
+    expected = np.sqrt(np.mean(np.square(sizes))) / top
+    found = rank_one(State.of(world.A, heads[0]), heads[1]).diagnostics.noise
+    # 400 draws of 96 independent entries: the estimate is good to about 1%.
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("second", "noise", "margin", "known"),
+    [
+        (0.01, 0.0, 3.0, True),
+        (0.1, 0.0, 3.0, False),  # nothing explains it
+        (0.1, 0.05, 3.0, True),
+        (0.1, 0.01, 3.0, False),  # ten times the noise is no noise
+        (0.4, 0.3, 3.0, True),
+        (0.6, 0.3, 3.0, False),  # whatever the noise, that is no single record
+        (0.01, 0.0, 1.5, False),  # another label fits nearly as well
+    ],
+)
+def test_a_record_is_known_if_noise_explains_the_rest_and_one_label_fits_best(second, noise, margin, known):
+    assert RankOneDiagnostics(second=second, noise=noise, residual=0.0, margin=margin).known == known

@@ -16,6 +16,7 @@ from exhume.attack.state import diagnose_rank
 from exhume.attack.theory.bounds import ProbeRun, additions_bound
 from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
 from exhume.defence.accountants._basis import Basis
+from exhume.defence.accountants._runs import QuietRun, SeenHead
 from exhume.defence.release import EveryKChanges
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from tests.attack.worlds import PROBES, Tap, World
@@ -391,3 +392,18 @@ def test_what_carried_weight_is_saved():
     earlier.restore(replace(old, values=values, arrays={k: v for k, v in old.arrays.items() if k != "reach"}))
     assert earlier.exposure("mallory").rank == accountant.exposure("mallory").rank
     assert earlier.exposure("mallory").needed == 12
+
+
+def test_no_stack_identifies_a_state_more_exactly_than_float64_resolves_it():
+    """Heads that miss their equations by nothing at all still went through float64: the bound must not say zero."""
+    rng = np.random.default_rng(0)
+    d, size = 3, 7.0
+
+    def seen(signal):
+        return SeenHead(signal, np.zeros_like(signal), np.zeros_like(signal), size)
+
+    start, answer = rng.standard_normal((d, d)), rng.standard_normal((d, d))
+    run = QuietRun(("x",), Basis(d), seen(start))
+    run = run.heard(seen(answer), run.extension(answer))
+    least = svdvals(answer - start)[-1]
+    assert run.state_error() == pytest.approx(np.finfo(float).eps * np.linalg.norm(answer) / least)
