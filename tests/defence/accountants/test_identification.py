@@ -406,4 +406,4 @@ def test_no_stack_identifies_a_state_more_exactly_than_float64_resolves_it():
     run = QuietRun(("x",), Basis(d), seen(start))
     run = run.heard(seen(answer), run.extension(answer))
     least = svdvals(answer - start)[-1]
-    assert run.state_error() == pytest.approx(np.finfo(float).eps * np.linalg.norm(answer) / least)
+    assert run.state_error(np.arange(d)) == pytest.approx(np.finfo(float).eps * np.linalg.norm(answer) / least)
