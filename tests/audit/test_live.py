@@ -303,6 +303,7 @@ def test_what_could_not_be_taken_back_is_on_disk_and_sent_later(at, arrives):
     with pytest.raises(AttackError, match=r"COULD NOT BE TAKEN BACK.*undo-1\.safetensors"):
         audit_live(gone, settings(), "mine:target")
     file = OUT / "undo-1.safetensors"
+    assert [path.name for path in OUT.iterdir()] == ["undo-1.safetensors"]
     left = read(file)
     assert left.target == "mine:target"
     assert not left.nothing

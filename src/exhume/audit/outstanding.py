@@ -41,8 +41,8 @@ class Outstanding:
         return self.total.is_zero and not self.doubts
 
 
-def write(folder: Path, what: Outstanding) -> Path:
-    """Put it on disk, whole and under a name that is not taken; returns the file."""
+def write(folder: Path, what: Outstanding, path: Path | None = None) -> Path:
+    """Put it on disk, whole: into the file given, or under a name that is not taken; returns the file."""
     parts = {"total": what.total, **{f"doubt{i}": doubt for i, doubt in enumerate(what.doubts)}}
     arrays: dict[str, Matrix] = {"baseline": np.ascontiguousarray(what.baseline.weights)}
     for name, part in parts.items():
@@ -56,7 +56,7 @@ def write(folder: Path, what: Outstanding) -> Path:
         "target": what.target,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = next(p for n in range(1, 10**6) if not (p := folder / f"undo-{n}.safetensors").exists())
+    path = path or next(p for n in range(1, 10**6) if not (p := folder / f"undo-{n}.safetensors").exists())
     waiting = path.with_suffix(".part")
     with waiting.open("wb") as file:
         file.write(save(arrays, metadata={"format": FORMAT, "facts": json.dumps(facts)}))

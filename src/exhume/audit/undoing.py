@@ -126,13 +126,16 @@ class UndoingTarget:
         if back:
             self._total, self._doubts = Summary.zeros(self.baseline.d, self.baseline.c), []
             self._changes = []
+            if self.file is not None:
+                self.file.unlink(missing_ok=True)
+                self.file = None
         elif not self.outstanding.nothing:
             self._put_down()
         return back
 
     def _put_down(self) -> None:
         if self._folder is not None and not self.outstanding.nothing:
-            self.file = write(self._folder, self.outstanding)
+            self.file = write(self._folder, self.outstanding, self.file)  # one audit, one file: never sent twice
 
     def _take_back(self) -> bool:
         """Take the sum back; of messages in doubt every combination is tried until the head is as it was."""
