@@ -96,9 +96,9 @@ def extract(
         return found
     pictures = sets.load(entry.name, home, download=download).head(limit)
     work = folder.with_name(f"{folder.name}-{batch}-{model.device.replace(':', '')}{PARTIAL}")
-    if not work.exists():
-        # What cannot encode one picture (no torch, no such device, other weights) leaves no folder behind.
-        _encode_batch(model, pictures.train_images[:1])
+    get_ready = getattr(model, "get_ready", None)
+    if get_ready is not None:  # what cannot encode (no torch, no such device, other weights) leaves no folder behind
+        get_ready()
     with writing(work), locked_folder(work):
         found = read_cache(folder)  # somebody may have been first while we waited
         if found is not None:

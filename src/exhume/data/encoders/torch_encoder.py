@@ -120,6 +120,10 @@ class TorchEncoder:
             ready = self.network.prepare({name: tensor.float() for name, tensor in state.items()})
             return {name: _place(torch, tensor, _device(torch, self.device)) for name, tensor in ready.items()}
 
+    def get_ready(self) -> None:
+        """Load torch and the weights, as the first batch would."""
+        _ = self.tensors
+
     def encode(self, images: NDArray[np.generic]) -> Features32:
         """Features of one batch of pixels."""
         torch = _torch(self.name)
