@@ -33,6 +33,8 @@ from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
 
 GAMMA = 1e-3
+WRONG = 0.1
+"""A change whose gram is off by more than this share was not read, whatever the attacker's own check says."""
 
 
 def probe_of(name, case, split):
@@ -139,7 +141,7 @@ def summarise(rows):
         "labels": sum(flat["label"]),
         "directions": sum(flat["direction"]),
         "known": sum(flat["known"]),
-        "known_and_wrong": sum(k and not b for k, b in zip(flat["known"], flat["label"], strict=True)),
+        "known_and_wrong": sum(k and g > WRONG for k, g in zip(flat["known"], flat["gram"], strict=True)),
         "median_feature_error": float(np.median(errors)) if errors else None,
         "median_gram_error": float(np.median(flat["gram"])) if flat["gram"] else None,
         "median_state_error": float(np.median([r["state_error"] for r in done])) if done else None,

@@ -38,6 +38,8 @@ class RecoveryRecord(Record):
     known: bool | None = None
     """Whether the attacker's own check stands by it; null for recoveries without one."""
     min_eigenvalue: Number = None
+    membership: Number = None
+    """The chance that a deleted record is ranked above another of its class by the block alone; 0.5 is guessing."""
     replay_head_error: Number = None
     """Null also where the server refused the raw block; a server with settings of its own is offered the projected one
     then, and this is of the one that it took."""
@@ -176,6 +178,9 @@ class Finding(Record):
     replay_head_error_psd: Number
     replay_undone: Number
     """Median share of the head change by the deletion that the replay took back; 1 is all of it."""
+    membership: Number = None
+    """Median chance that the block ranks a deleted record above another of its class: who was in the deletion. Null for
+    one record, and for at least as many as there are features."""
     messages_flagged: int
     messages_probe: int
     magnitude_ratio: Number

@@ -40,6 +40,9 @@ def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: 
     return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
 
 
+_NO_REMEDY = "Fewer answers, and honest updates in between, are no remedy."
+
+
 def conclude_live(live: LiveRecord) -> Verdict:
     """Put what a live target gave away into words."""
     foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
@@ -57,8 +60,7 @@ def conclude_live(live: LiveRecord) -> Verdict:
             f"{quantity(live.prediction_error)}.",
             f"Cost: {spent}",
             "Read before and after a deletion, the totals differ by exactly what was deleted (Proposition 2).",
-            f"Stops identification: fewer than {least} = ceil({live.dim}/{live.classes}) answers per quiet interval "
-            "(Theorem 1).",
+            f"{least} = ceil({live.dim}/{live.classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         ]
     else:
         headline = "The probes of this run did not read this server's hidden totals."
@@ -160,7 +162,9 @@ def _aggregates(findings: Sequence[Finding]) -> list[str]:
         return []
     kinds = " and ".join(dict.fromkeys(f.kind for f in group))
     out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
-    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}."]
+    told = [f.membership for f in group if f.membership is not None]
+    who = f"; who was in it: {max(told):.1%} of pairs ranked right" if told else ""
+    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}{who}."]
 
 
 def _cost(findings: Sequence[Finding]) -> list[str]:
@@ -203,7 +207,6 @@ def _remedies(findings: Sequence[Finding], severity: Level, classes: int) -> lis
         return []
     dim = findings[0].dim
     return [
-        f"Stops identification: fewer than {math.ceil(dim / classes)} = ceil({dim}/{classes}) answers per quiet "
-        "interval (Theorem 1).",
+        f"{math.ceil(dim / classes)} = ceil({dim}/{classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         "Stops these probes and the replay, not new valid records: refusing records not owned or sent before.",
     ]

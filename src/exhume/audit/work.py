@@ -228,7 +228,16 @@ def _recovery(plan: Plan, campaign: Campaign, trial: Trial, method: str) -> Reco
     # A replay that the server refused in every form was one more message, without an answer.
     lost = replayed.head is None and not campaign.federation.known.bare
     spent = replayed.cost
-    names = ("relerr_gram", "relerr_moment", "relerr_feature", "label", "label_correct", "known", "min_eigenvalue")
+    names = (
+        "relerr_gram",
+        "relerr_moment",
+        "relerr_feature",
+        "label",
+        "label_correct",
+        "known",
+        "min_eigenvalue",
+        "membership",
+    )
     return RecoveryRecord(
         recovery=method,
         **{name: getattr(scored, name) for name in names},

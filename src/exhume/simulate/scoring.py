@@ -32,6 +32,9 @@ class Scored:
     """Whether the attacker's own check stands by it; None for recoveries without one."""
     margin: float | None
     min_eigenvalue: float | None = None
+    membership: float | None = None
+    """The chance that a deleted record looks more like one than another of its class does (1 is certainty, 0.5
+    guessing); None where one record, or at least as many as features, were deleted."""
 
 
 def score(method: str, found: Recovered, deleted: Summary, label: int | None) -> Scored:

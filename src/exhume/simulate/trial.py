@@ -64,6 +64,8 @@ class Trial:
     recoveries: list[Scored] = field(default_factory=list)
     replays: list[Replayed] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)
+    gone: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """Which records were deleted."""
 
     def recovery(self, method: str) -> Scored | None:
         """Return what one recovery found, if it ran."""
@@ -174,6 +176,7 @@ class Campaign:
             known,
             None if known else self.reason,
             self.state_error,
+            gone=rows,
         )
         if asked.refused is not None:
             trial.identified, trial.reason = False, f"deletion refused: {asked.refused}"
@@ -251,6 +254,8 @@ class Campaign:
         own_gram = entry.needs == "state"
         if own_gram and self._project:
             scored = replace(scored, min_eigenvalue=found.block.min_eigenvalue)
+        if 1 < trial.rows < self.scenario.d:
+            scored = replace(scored, membership=self._membership(found.block, trial.gone))
         trial.recoveries.append(scored)
         trial.blocks[entry.name] = found.block
         replayed = self._replayed(entry.name, found.block, deleted, trial.label, attack, federation, standing)
@@ -261,6 +266,16 @@ class Campaign:
             replayed = self._projected(replayed, found.block, deleted, federation, standing)
         trial.replays.append(replayed)
         trial.cost = max(trial.cost, replayed.cost or attack.cost, key=lambda cost: cost.messages)
+
+    def _membership(self, block: Block, gone: Rows) -> float | None:
+        """Return how well a block tells its own records from others of their classes that stayed."""
+        s = self.scenario
+        others = np.setdiff1d(s.others, gone)
+        others = others[np.isin(s.labels[others], s.labels[gone])]
+        if not len(others):
+            return None
+        found = recover.membership(block, s.features[np.concatenate([gone, others])])
+        return recover.ranking(found.outside[: len(gone)], found.outside[len(gone) :])
 
     def _replayed(
         self,

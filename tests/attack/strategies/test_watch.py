@@ -7,6 +7,7 @@ from exhume import Summary, Update
 from exhume.attack.probes import designed
 from exhume.attack.session import Attack
 from exhume.attack.strategies.watch import listen, read, watch
+from exhume.attack.watched import Watcher
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from exhume.protocol import Heads, ReleaseRule
 from exhume.simulate.busy import BusyTarget, Plan
@@ -123,6 +124,29 @@ def test_a_change_after_the_last_answer_is_read_by_its_own_head_alone():
     assert event.found.diagnostics.lengths is None
 
 
+@pytest.mark.parametrize("name", ["designed", "own-data"])
+def test_changes_before_the_first_answer_are_read_backwards(name):
+    world = clustered()
+    one, two = Update.deleting(world.block(222)), Update.adding(world.block(333))
+    before = world.A
+    watcher = Watcher(world.server.head())
+    world.server.submit(one, "alice")
+    watcher.heard(world.server.head())
+    world.server.submit(two, "alice")
+    watcher.heard(world.server.head())
+    after = world.A
+    for step in world.probe(name).steps():
+        head = world.target.submit(step.update)
+        watcher.sent(step.update.net)
+        watcher.heard(head)
+    seen = read(watcher.watched(), nonnegative=True)
+    assert gap(seen.state.A, after) < 1e-10 and gap(seen.now, after) < 1e-10
+    assert [e.direction for e in seen.events] == ["deleted", "added"]
+    assert [e.found.label for e in seen.events] == [world.labels[222], world.labels[333]]
+    assert gap(seen.events[0].before, before) < 1e-9
+    assert all(e.found.known for e in seen.events)
+
+
 def test_a_quiet_server_gives_no_event_and_the_same_state_as_identify():
     world = clustered()
     seen = watch(world.attack, world.probe("designed"))
@@ -144,8 +168,6 @@ def test_too_few_answers_need_a_guess():
 
 def test_nothing_sent_is_nothing_stitched():
     world = clustered()
-    from exhume.attack.watched import Watcher
-
     with pytest.raises(NotIdentifiedError, match="no answer"):
         read(Watcher(world.target.head()).watched())
 
