@@ -28,7 +28,7 @@ from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
 from exhume.numerics import relative
 from exhume.protocol import Summary, Update
-from exhume.simulate.busy import BusyTarget, Plan
+from exhume.simulate.busy import BusyTarget, HonestPlan
 from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
 
@@ -69,7 +69,7 @@ def planned(case, features, rng, responses, options, events):
             merged[int(at)] = update
         else:
             between.setdefault(int(at), []).append(update)
-    return truth, Plan(between, merged)
+    return truth, HonestPlan(between, merged)
 
 
 def ignoring(watched, A, guess):

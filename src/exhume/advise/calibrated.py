@@ -18,7 +18,7 @@ from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.scenario import Scenario
 
-__all__ = ["Context", "Rule", "entry_of", "honest_blocks", "honest_logs", "known_rules"]
+__all__ = ["Context", "RuleOptions", "entry_of", "honest_blocks", "honest_logs", "known_rules"]
 
 SEED = 20260
 """The secret of all sketches in the matrix."""
@@ -28,7 +28,7 @@ NOISE_KEY = "00112233445566778899aabbccddeeff"
 
 Log = list[tuple[str, Update]]
 
-Rule = tuple[str, Mapping[str, Any]]
+RuleOptions = tuple[str, Mapping[str, Any]]
 """A rule by name, with the options that differ from how an operator sets it up."""
 
 
@@ -140,7 +140,7 @@ LEFT_OUT = {"columns", "low-rank", "top-eigenspace", "minimum-interval"}
 """Rules that are no defences of the matrix: parts of a head (`benchmarks/release_rules.py`), and a wall clock."""
 
 
-def entry_of(registry: Mapping[str, Any], rule: Rule, context: Context) -> Entry:
+def entry_of(registry: Mapping[str, Any], rule: RuleOptions, context: Context) -> Entry:
     """Return a rule as an operator sets it up, secrets fixed."""
     name, options = rule
     made = registry[name]

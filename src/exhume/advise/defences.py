@@ -9,7 +9,7 @@ from typing import Any
 from exhume.advise.calibrated import (
     NOISE_KEY,
     Context,
-    Rule,
+    RuleOptions,
     entry_of,
     known_rules,
     least_norm,
@@ -25,7 +25,7 @@ from exhume.registry import spelt
 __all__ = ["DEFENCES", "Defence", "defence", "defences"]
 
 
-def _rule(name: str, **options: Any) -> Rule:
+def _rule(name: str, **options: Any) -> RuleOptions:
     return name, options
 
 
@@ -35,9 +35,9 @@ class Defence:
 
     name: str
     about: str
-    admission: tuple[Rule, ...] = ()
-    release: tuple[Rule, ...] = ()
-    accountant: Rule | None = None
+    admission: tuple[RuleOptions, ...] = ()
+    release: tuple[RuleOptions, ...] = ()
+    accountant: RuleOptions | None = None
     hardened: bool = False
     """Whether this is the default of `exhume.hardened`; the names of rules then stay empty."""
     show_rows: bool = False

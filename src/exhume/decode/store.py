@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_safetensors
 from safetensors.numpy import save as safetensors_bytes
 
-from exhume.data.sets._base import sha256_of_arrays
-from exhume.decode._base import Array, Decoder, Record
+from exhume.data.sets import sha256_of_arrays
+from exhume.decode._base import Array, Decoder, TrainingRecord
 from exhume.decode.decoders import build
 from exhume.errors import DataError, InputError
 from exhume.files import atomic_file
@@ -59,7 +59,7 @@ def load(path: Path, *, decoder: str | None = None, encoder: str | None = None, 
     """
     arrays, facts = read_arrays(path)
     try:
-        record = Record(
+        record = TrainingRecord(
             **{
                 **facts,
                 "shape": tuple(facts["shape"]),
@@ -103,7 +103,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             raise ValueError(f"its format is {metadata['format']}")
         arrays = read_safetensors(content)
         facts = json.loads(header)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as a decoder: {error}") from error
     if _digest(arrays, header) != stated:
         raise DataError(f"{path} is damaged: its tensors or record do not have the hash in its header")

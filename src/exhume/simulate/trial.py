@@ -18,7 +18,7 @@ from exhume.attack.block import Block
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Attack, Cost
-from exhume.attack.state import Diagnostics, State
+from exhume.attack.state import Diagnostics, State, alike
 from exhume.attack.theory.bounds import DeletionRun, amplification_bound
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
@@ -28,7 +28,7 @@ from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.federation import Asked, Federation
 from exhume.simulate.listening import ProbeOutcome, listen, refusal_of
-from exhume.simulate.scoring import Replayed, Residuals, Scored, score
+from exhume.simulate.scoring import Replayed, Residuals, Scored, as_known, score, state_error
 
 __all__ = ["Campaign", "Trial"]
 
@@ -113,10 +113,12 @@ class Campaign:
         self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
         self.residuals = Residuals.between(start, federation.server.ledger)
         found, self.diagnostics, self.reason = self._identified(self.outcome)
-        self.state_error = None if found is None else relative(found.A - self.A, self.A)
+        self.state_error = state_error(found, self.A)
         """Relative error of the estimator's state."""
-        sharper = found if exact else self._sharper(self.outcome.transcript)
-        self.state_error_sharper = None if sharper is None else relative(sharper.A - self.A, self.A)
+        # With dead coordinates the symmetric estimate is the sharper one for exact heads too.
+        whole = found is None or found.live is None
+        sharper = found if exact and whole else self._sharper(self.outcome.transcript)
+        self.state_error_sharper = state_error(sharper, self.A)
         standing = self.outcome.standing
         self.before, self.sharper = _moved(found, standing), _moved(sharper, standing)
         if standing is not None:
@@ -231,9 +233,11 @@ class Campaign:
         }
 
     def _judge_states(self, trial: Trial, before: State, after: State, deleted: Summary) -> None:
+        before, after = alike(before, after)
         truth = self.A - deleted.gram
-        trial.state_error_post = relative(after.A - truth, truth)
-        run = DeletionRun(self.A, truth, self.W, trial.head, before, after)
+        trial.state_error_post = state_error(after, truth)
+        A = as_known(self.A, after)
+        run = DeletionRun(A, as_known(truth, after), self.W, trial.head, before, after)
         trial.amplification = amplification_bound(run).right
 
     def _keep(

@@ -5,7 +5,7 @@ A record pulls the head towards itself. Taken out, its own loss rises; other rec
 
 from __future__ import annotations
 
-from exhume.attack.state import check_alike
+from exhume.attack.state import check_sizes
 from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
@@ -23,7 +23,7 @@ def loss_rise(before: Head, after: Head, features: Matrix, labels: Rows) -> Matr
     features, labels
         Candidate records.
     """
-    check_alike(before, after)
+    check_sizes(before, after)
     if features.ndim != 2 or features.shape != (len(labels), before.d):
         raise InputError("features", f"rows of {before.d} features, a label each", f"shape {features.shape}")
 

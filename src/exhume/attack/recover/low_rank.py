@@ -24,7 +24,7 @@ from scipy.linalg import cholesky, svd
 from exhume.attack._line import line
 from exhume.attack.block import Block, Sample
 from exhume.attack.recover.base import KINDS, Recovered, Recovery
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 from exhume.errors import InputError, NotIdentifiedError
 from exhume.numerics import Matrix, Rows, relative, symmetric
 from exhume.protocol.head import Head
@@ -100,7 +100,7 @@ def low_rank(before: State, after: Head, *, records: int | None = None, toleranc
     NotIdentifiedError
         If gram and moment are not determined; its diagnostics say what is.
     """
-    check_alike(before, after)
+    before, after = alike(before, after)
     if records is not None and records < 1:
         raise InputError("records", "at least 1", records)
     W, c = after.weights, after.c
