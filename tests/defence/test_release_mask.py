@@ -11,7 +11,7 @@ from scipy import stats
 from exhume import Ledger, Server, Summary, Update
 from exhume.attack.estimate import direct
 from exhume.attack.transcript import Recorder
-from exhume.defence import hardened_config, load
+from exhume.defence import Bounds, hardened_config, load
 from exhume.defence.config import Entry, dump
 from exhume.defence.config import build as build_defences
 from exhume.defence.default import rows_in, split
@@ -375,12 +375,12 @@ def test_its_place_and_its_arguments():
 
 
 def test_the_default_configuration_has_it_and_goes_through_a_file(tmp_path):
-    config = hardened_config(D, rows=200, thresholds={"5": 3.0}, show_rows=True)
+    config = hardened_config(D, rows=200, bounds=Bounds(3.0, 50, 100))
     dump(config, tmp_path / "server.toml")
     assert load(tmp_path / "server.toml") == config
     chain = build_defences(config, Ledger.zeros(D, C, GAMMA)).release
     assert isinstance(chain.rules[0], DeletionMask)
-    assert [entry.rule for entry in config.admission][:2] == ["positive-semidefinite", "norm-limit"]
+    assert [entry.rule for entry in config.admission] == ["bounded-influence", "ownership"]
     fresh, mask = split(0.2, 1e-3)
     assert math.hypot(fresh, mask) == pytest.approx(0.2)
     with pytest.raises(InputError, match="coarsen"):

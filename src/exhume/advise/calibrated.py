@@ -17,6 +17,7 @@ from exhume.defence.config import Entry
 from exhume.defence.default import sigma_for
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.rules import bounds_of
 from exhume.simulate.scenario import Scenario
 
 __all__ = ["Context", "admission_entry", "honest_blocks", "honest_logs", "known_rules", "release_entry"]
@@ -118,6 +119,7 @@ def least_norm(scenario: Scenario) -> float:
 
 
 OPTIONS: dict[str, Callable[[Context], dict[str, Any]]] = {
+    "bounded-influence": lambda x: bounds_of(x.scenario).options(),
     "signed-messages": lambda x: {"keys": dict(x.keys)},
     "norm-limit": lambda x: {"thresholds": thresholds(x.scenario)},
     "algebraic-ownership": lambda x: {"least_norm": least_norm(x.scenario)},

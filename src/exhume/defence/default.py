@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
+from exhume.defence.bounds import HOW_TO_MEASURE, Bounds
 from exhume.defence.config import Config, Entry, build
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
@@ -63,41 +63,41 @@ def split(sigma: float, spread: float = SPREAD) -> tuple[float, float]:
 def hardened_config(
     d: int,
     *,
+    bounds: Bounds | None = None,
     rows: int | None = None,
     sigma: float | None = None,
-    budget: float | None = None,
-    thresholds: Mapping[str, float] | None = None,
-    show_rows: bool = False,
-    margin: int | None = None,
-    colluders: int = 1,
+    show_rows: bool = True,
+    keep_totals: bool = False,
     least_norm: float = 1e-3,
+    colluders: int = 1,
     precision: str = "float32",
     key: str | None = None,
 ) -> Config:
     """Return the default configuration for d features, to be written to a file or built.
 
+    Nothing that a client sees of its own messages (accepted or refused, the reason, a withheld head) depends on what
+    others sent: see `exhume.defence.interference`.
+
     Parameters
     ----------
     d
         Number of feature dimensions.
+    bounds
+        What one client can move at most (`Bounds.measure`). A configuration without them can be read, not built.
     rows
         About how many rows the ledger holds; a small one bears less noise (`sigma_for`).
     sigma
         Scale of all noise together, in place of the one for so many rows; `split` divides it.
-    budget
-        The mu that the fresh noise of a quiet run may tell of a deletion, on top of the mask: heads beyond it wait.
-    thresholds
-        Those of `exhume.defence.admission.NormLimit`, calibrated on honest messages; no norm rule without.
     show_rows
-        Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, and no
-        row near somebody else's deleted one is added again, however it is mixed.
-    margin
-        How many dimensions must stay unknown to all colluders together; a quarter of d by default.
-    colluders
-        How many clients may work together. Above 1, the head after a client's change can wait for the change of another
-        one, because the two together might have seen too much.
+        Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, of each
+        of which the server keeps 32 bytes. Without, they are messages that it sent, bit for bit (`WholeMessages`).
+    keep_totals
+        Without shown rows, whether to keep every client's totals instead, a d x d matrix each, so that it can delete
+        any part of what it has (`AlgebraicOwnership`).
     least_norm
-        Lower bound on the length of an honest feature vector; the closer, the less a fabricated probe can move.
+        With kept totals, a lower bound on the length of an honest feature vector.
+    colluders
+        How many clients may work together.
     precision
         Number format of the heads.
     key
@@ -107,34 +107,34 @@ def hardened_config(
         sigma = SIGMA if rows is None else sigma_for(rows, d)
     fresh, mask = split(sigma)
     secret = {} if key is None else {"key": key}
-    release = [
+    release = (
         Entry.of("deletion-mask", sigma=mask, spread=SPREAD, colluders=colluders, **secret),
         Entry.of("posterior-noise", sigma=fresh, **secret),
-    ]
-    if budget is not None:
-        release.append(Entry.of("privacy-budget", sigma=fresh, mu=budget, colluders=colluders))
-    norm = () if thresholds is None else (Entry.of("norm-limit", thresholds=dict(thresholds)),)
-    return Config(
-        admission=(
-            Entry.of("positive-semidefinite"),
-            *norm,
-            Entry.of("duplicates"),
-            Entry.of("replay"),
-            *((Entry.of("ownership", rows=True),) if show_rows else ()),
-            Entry.of("algebraic-ownership", least_norm=least_norm),
-        ),
-        release=(*release, Entry.of("heads", precision=precision)),
-        accountant=Entry.of("identification", margin=max(1, d // 4) if margin is None else margin, colluders=colluders),
+        Entry.of("heads", precision=precision),
     )
+    return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)
 
 
-def hardened(ledger: Ledger, *, rows: int | None = None, admission: bool = True, **options: Any) -> Server:
+def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_norm: float) -> tuple[Entry, ...]:
+    bounded = Entry.of("bounded-influence", **({} if bounds is None else bounds.options()))
+    if show_rows:
+        return bounded, Entry.of("ownership", rows=True)
+    positive = Entry.of("positive-semidefinite", **({} if bounds is None else {"most_rows": bounds.message_rows}))
+    owned = Entry.of("algebraic-ownership", least_norm=least_norm) if keep_totals else Entry.of("whole-messages")
+    return bounded, positive, owned
+
+
+def hardened(
+    ledger: Ledger, *, bounds: Bounds | None = None, rows: int | None = None, admission: bool = True, **options: Any
+) -> Server:
     """Return a server with the default defences; the options are those of `hardened_config`.
 
-    Where ``rows`` is not given and the ledger has data, `rows_in` counts them. ``admission=False`` leaves the admission
-    rules out, for a server that checks messages elsewhere.
+    It does not start without bounds. Where ``rows`` is not given and the ledger has data, `rows_in` counts them.
+    ``admission=False`` leaves the admission rules out, for a server that checks messages elsewhere.
     """
+    if admission and bounds is None:
+        raise InputError("bounds", HOW_TO_MEASURE, "none")
     found = rows if rows is not None else rows_in(ledger)
-    config = hardened_config(ledger.d, rows=found if rows is not None or found >= 1 else None, **options)
+    config = hardened_config(ledger.d, bounds=bounds, rows=found if rows is not None or found >= 1 else None, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
     return made.server(ledger)

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exhume.defence import accountants, admission, release
 from exhume.defence.accountants import IdentificationAccountant
 from exhume.defence.admission import SignedMessages, sign
+from exhume.defence.bounds import Bounds
 from exhume.defence.config import Config, Defences, Entry, build, load
 from exhume.defence.default import hardened_config
 from exhume.defence.release import Chain, accounts_of, rules_of
@@ -21,10 +24,12 @@ from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads, ReleaseRule
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Update
+from exhume.simulate.scenario import Scenario
 
 __all__ = [
     "HARDENED",
     "Known",
+    "bounds_of",
     "build_defences",
     "figures_of",
     "in_words",
@@ -85,14 +90,25 @@ def name_of(defence: str) -> str:
     return HARDENED if defence == HARDENED else Path(defence).name
 
 
-def resolve(defence: str, d: int, rows: int | None) -> Config:
-    """Return the configuration that a file holds, or the default one for so many features and rows."""
+def resolve(defence: str, d: int, rows: int | None, scenario: Scenario | None = None) -> Config:
+    """Return the configuration that a file holds, or the default one for so many features and rows.
+
+    The default needs bounds to be built: they are measured on a scenario's rows, as the operator would on its own.
+    """
     if defence == HARDENED:
-        return hardened_config(d, rows=rows)
+        return hardened_config(d, rows=rows, bounds=None if scenario is None else bounds_of(scenario))
     try:
         return load(defence)
     except InputError as error:
         raise InputError(f"defence: {error.field}", error.allowed, error.got) from None
+
+
+def bounds_of(scenario: Scenario) -> Bounds:
+    """Return bounds as an operator measures them: on its own rows where it has some, on everybody's where not."""
+    rows = scenario.calibration if len(scenario.calibration) else np.concatenate(scenario.parts)
+    later = [len(more) for more in scenario.reserve] or [0] * len(scenario.parts)
+    most = max(len(part) + more for part, more in zip(scenario.parts, later, strict=True))
+    return Bounds.measure(scenario.features[rows], client_rows=2 * max(most, 1))
 
 
 def precision_of(config: Config) -> str:
