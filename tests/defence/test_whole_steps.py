@@ -46,6 +46,7 @@ RELEASE = {
         Entry.of("deletion-mask", sigma=0.2, key="00" * 16),
         Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
     ),
+    "continual": (Entry.of("continual-noise", sigma=0.2, horizon=5, key="00" * 16),),
     "budget": (
         Entry.of("every", changes=1),
         Entry.of("response_budget", responses=90),

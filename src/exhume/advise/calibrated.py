@@ -14,10 +14,10 @@ from exhume.defence import admission, release
 from exhume.defence.admission import AlgebraicOwnership, Detector, NormLimit
 from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Entry
-from exhume.defence.default import sigma_for
+from exhume.defence.default import before_gram, sigma_for
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
-from exhume.simulate.rules import bounds_of
+from exhume.simulate.rules import bounds_of, uploads_of
 from exhume.simulate.scenario import Scenario
 
 __all__ = ["Context", "admission_entry", "honest_blocks", "honest_logs", "known_rules", "release_entry"]
@@ -128,6 +128,7 @@ OPTIONS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "isotropic-noise": lambda x: {"sigma": 1e-3},
     "posterior-noise": lambda x: {"sigma": x.sigma},
     "deletion-mask": lambda x: {"sigma": x.sigma, "colluders": x.colluders},
+    "continual-noise": lambda x: {"sigma": before_gram(x.sigma), "founding": uploads_of(x.scenario)},
     "privacy-budget": lambda x: {"sigma": x.sigma, "mu": 2.0, "colluders": x.colluders},
     "every-k-changes": lambda x: {"changes": 8},
     "min-clients": lambda x: {"clients": 3},

@@ -20,7 +20,7 @@ from exhume.defence.config import Config, Entry
 from exhume.defence.default import hardened_config
 from exhume.errors import unknown_name
 from exhume.registry import spelt
-from exhume.simulate.rules import bounds_of
+from exhume.simulate.rules import bounds_of, uploads_of
 
 __all__ = ["DEFENCES", "Defence", "defence", "defences"]
 
@@ -58,7 +58,7 @@ class Defence:
                 scenario.d,
                 bounds=bounds_of(scenario),
                 sigma=context.sigma,
-                colluders=context.colluders,
+                founding=uploads_of(scenario),
                 least_norm=least_norm(scenario),
                 show_rows=not self.sums,
                 keep_totals=self.sums,

@@ -23,13 +23,10 @@ from exhume.protocol.message import Batch, itemise
 from exhume.protocol.rules import Exposure, Heads, ReleaseRule
 from exhume.protocol.server import Receipt, Server
 from exhume.protocol.summary import Update
-from exhume.simulate.rules import Known, build_defences, known_of, signing_key, watched
+from exhume.simulate.rules import UPLOADS, Known, build_defences, known_of, signing_key, watched
 from exhume.simulate.scenario import Scenario
 
 __all__ = ["Asked", "Federation", "Insider", "Service"]
-
-UPLOADS = 3
-"""Rounds in which the clients send their rows."""
 
 
 @dataclass

@@ -28,6 +28,7 @@ from exhume.simulate.scenario import Scenario
 
 __all__ = [
     "HARDENED",
+    "UPLOADS",
     "Known",
     "bounds_of",
     "build_defences",
@@ -38,11 +39,15 @@ __all__ = [
     "precision_of",
     "resolve",
     "signing_key",
+    "uploads_of",
     "watched",
 ]
 
 HARDENED = "hardened"
 """The word for the default configuration of `exhume.hardened`, in place of a file."""
+
+UPLOADS = 3
+"""Rounds in which the clients of a simulation send their rows."""
 
 INEXACT = {"mask", "shape", "noise"}
 """Stages of release rules after which a head is not the ledger's own."""
@@ -96,7 +101,9 @@ def resolve(defence: str, d: int, rows: int | None, scenario: Scenario | None = 
     The default needs bounds to be built: they are measured on a scenario's rows, as the operator would on its own.
     """
     if defence == HARDENED:
-        return hardened_config(d, rows=rows, bounds=None if scenario is None else bounds_of(scenario))
+        if scenario is None:
+            return hardened_config(d, rows=rows)
+        return hardened_config(d, rows=rows, bounds=bounds_of(scenario), founding=uploads_of(scenario))
     try:
         return load(defence)
     except InputError as error:
@@ -109,6 +116,11 @@ def bounds_of(scenario: Scenario) -> Bounds:
     later = [len(more) for more in scenario.reserve] or [0] * len(scenario.parts)
     most = max(len(part) + more for part, more in zip(scenario.parts, later, strict=True))
     return Bounds.measure(scenario.features[rows], client_rows=2 * max(most, 1))
+
+
+def uploads_of(scenario: Scenario) -> int:
+    """Return in how many submissions everybody's rows come in at the least: an operator shows no head before."""
+    return UPLOADS * sum(len(part) >= UPLOADS for part in scenario.parts)
 
 
 def precision_of(config: Config) -> str:
