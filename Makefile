@@ -8,10 +8,10 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help audit test lint bench paper clean
+.PHONY: help audit test test-all lint bench mutants paper clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Exhume needs Python 3.11, 3.12 or 3.13 on the PATH (or make PYTHON=...)." >&2; exit 2; }
@@ -28,11 +28,19 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.base
 
+$(VENV)/.extras: $(VENV)/.dev
+	@echo "Installing the extras vision and decode"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode]'
+	@touch $@
+
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
 	@$(BIN)/exhume audit
 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2
+
+test-all: $(VENV)/.extras  ## Install torch and diffusers, and run the tests that need them
+	@$(BIN)/python -m pytest -m extras -n 2
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff .; exit 1; }
@@ -42,6 +50,9 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 
 bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+
+mutants: $(VENV)/.dev  ## Break the code on purpose, a fixed sample of times: some test must notice each
+	@$(BIN)/python tools/mutants.py
 
 paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
 	@$(BIN)/exhume paper run all

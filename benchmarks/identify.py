@@ -20,8 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from exhume.attack import probes
 from exhume.attack.session import Attack
+from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
-from exhume.simulate.trial import Cell
+from exhume.simulate.trial import Campaign
 
 C, GAMMA, DELETIONS = 10, 1e-3, 100
 
@@ -83,14 +84,14 @@ def transcribed_cell(case, probe, rows):
     return out
 
 
-def trials(cell, rows):
+def trials(campaign, rows):
     with threadpool_limits(1):
-        return [cell.trial(np.array([row]), methods=("difference",)) for row in rows]
+        return [campaign.trial(np.array([row]), methods=("difference",)) for row in rows]
 
 
 def our_cell(case, probe, rows, jobs):
-    cell = Cell(case, probe, "float64", project=False)  # the transcription does not project either
-    done = Parallel(n_jobs=jobs)(delayed(trials)(cell, part) for part in np.array_split(rows, jobs))
+    campaign = Campaign(Federation.bare(case), probe, project=False)  # the transcription does not project either
+    done = Parallel(n_jobs=jobs)(delayed(trials)(campaign, part) for part in np.array_split(rows, jobs))
     return [trial for part in done for trial in part]
 
 
@@ -104,7 +105,7 @@ def one_identification(d):
     case = scenario(d)
     probe = probes.designed(d, C)
     A = case.total.gram + GAMMA * np.eye(d)
-    server = case.server()
+    server = Federation.bare(case).server
     server.head()
     attack = Attack(server.as_target("attacker"))
     ours = [timed(lambda: attack.identify(probe)) for _ in range(3 if d <= 1280 else 1)]
@@ -172,7 +173,7 @@ def main():
         )
     if exponent is not None:
         print(f"  growth exponent {exponent:.2f}")
-    print(f"cells of {DELETIONS} sample deletions at d = 512, {options.jobs} processes")
+    print(f"cells of {DELETIONS} record deletions at d = 512, {options.jobs} processes")
     for r in (designed, data):
         print(f"  {r['cell']}: {r['seconds']:.1f} s, transcription {r['reference']:.0f} s: {r['speedup']:.1f} x")
 

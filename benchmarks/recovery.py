@@ -5,8 +5,8 @@ differencing (two identified states) and by rank-one recovery (the state before 
 
     python benchmarks/recovery.py                                    # digits, random-relu, d = 256
     python benchmarks/recovery.py --data mnist --encoder resnet18    # with the features at hand
-    python benchmarks/recovery.py --data mnist --encoder resnet18 --splits 0 1 2 3 4 --probes own_data \\
-        --heads float32 --methods rank_one                           # the paper's five splits, 500 deletions
+    python benchmarks/recovery.py --data mnist --encoder resnet18 --splits 0 1 2 3 4 --probes own-data \\
+        --precision float32 --methods rank-one                       # the paper's five splits, 500 deletions
     python benchmarks/recovery.py --data mnist --encoder resnet18 --curve   # labels against responses, coarse heads
 """
 
@@ -26,8 +26,9 @@ from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
 from exhume.numerics import relative
 from exhume.protocol import Heads, Server, Update
+from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
-from exhume.simulate.trial import Cell
+from exhume.simulate.trial import Campaign
 
 GAMMA = 1e-3
 
@@ -62,34 +63,34 @@ def score(found):
     }
 
 
-def run_cell(options, features, split, probe, heads):
+def run_cell(options, features, split, probe, precision):
     with threadpool_limits(1):
         case = scenario(options, features, split)
-        cell = Cell(case, probe_of(probe, case, split), heads, nonnegative=bool(features.train_features.min() >= 0))
+        campaign = Campaign(Federation.bare(case, precision), probe_of(probe, case, split))
         rows = targets(case, options.deletions, split)
-        trials = [cell.trial(np.array([row]), methods=tuple(options.methods)) for row in rows]
+        trials = [campaign.trial(np.array([row]), methods=tuple(options.methods)) for row in rows]
     return {
         "split": split,
         "probe": probe,
-        "heads": heads,
-        "state_error": cell.state_error,
-        "state_error_symmetric": cell.state_error_sharper,
+        "precision": precision,
+        "state_error": campaign.state_error,
+        "state_error_symmetric": campaign.state_error_sharper,
         "deletions": len(rows),
         **{method: score([t.recovery(method) for t in trials]) for method in options.methods},
     }
 
 
-def curve_cell(options, features, split, heads):
+def curve_cell(options, features, split, precision):
     """Labels against responses: attacker-data averaging, and conditioned probes with zoom."""
     with threadpool_limits(1):
         case = scenario(options, features, split)
         rows = targets(case, options.deletions, split)
         positive = bool(features.train_features.min() >= 0)
-        return [*averaging(case, rows, heads, split, positive), *zooming(case, rows, heads)]
+        return [*averaging(case, rows, precision, split, positive), *zooming(case, rows, precision)]
 
 
-def after_deletion(case, ledger, row, heads):
-    server = Server(ledger.copy(), release=Heads(heads))
+def after_deletion(case, ledger, row, precision):
+    server = Server(ledger.copy(), release=Heads(precision))
     server.submit(Update.deleting(case.summary(np.array([row]))), "honest")
     return server
 
@@ -104,18 +105,18 @@ def tally(case, rows, found):
     }
 
 
-def averaging(case, rows, heads, split, positive):
+def averaging(case, rows, precision, split, positive):
     out = []
     for responses in (104, 208):
         if responses > len(case.own[0]):
             continue
         probe = probes.own_data(*case.own, case.classes, responses=responses, rng=np.random.default_rng(split))
-        cell = Cell(case, probe, heads)
-        if cell.sharper is None:
+        campaign = Campaign(Federation.bare(case, precision), probe)
+        if campaign.sharper is None:
             out.append(
                 {
                     "method": "averaging",
-                    "heads": heads,
+                    "precision": precision,
                     "responses_before": responses,
                     "labels": 0,
                     "deletions": len(rows),
@@ -125,43 +126,48 @@ def averaging(case, rows, heads, split, positive):
         for after in (0, responses // 4, responses):
             found = []
             for row in rows:
-                server = after_deletion(case, cell.server.ledger, row, heads)
+                server = after_deletion(case, campaign.federation.server.ledger, row, precision)
                 if after == 0:
-                    one = recover.rank_one(cell.sharper, server.head(), nonnegative=positive)
+                    one = recover.rank_one(campaign.sharper, server.head(), nonnegative=positive)
                 else:
-                    attack = cell.attack.facing(server.as_target("attacker"))
+                    attack = campaign.attack.facing(server.as_target("attacker"))
                     few = probes.own_data(*case.own, case.classes, responses=after, rng=np.random.default_rng(split))
-                    one = recover.averaged(cell.sharper, attack.run(few), nonnegative=positive)
+                    one = recover.averaged(campaign.sharper, attack.run(few), nonnegative=positive)
                 found.append((one.label, one.feature))
             out.append(
-                {"method": "averaging", "heads": heads, "responses_before": responses, "responses_after": after + 1}
+                {
+                    "method": "averaging",
+                    "precision": precision,
+                    "responses_before": responses,
+                    "responses_after": after + 1,
+                }
                 | tally(case, rows, found)
             )
     return out
 
 
-def zooming(case, rows, heads):
+def zooming(case, rows, precision):
     out = []
     for rounds in (1, 2, 3):
-        server = case.server(heads)
+        server = Federation.bare(case, precision).server
         attack = Attack(server.as_target("attacker"))
         try:
             guess = gram_guess(case.own[0], len(case.features))
-            state = conditioned(attack, guess, rounds=rounds, scale=30.0 if heads == "float16" else 1e3)
+            state = conditioned(attack, guess, rounds=rounds, scale=30.0 if precision == "float16" else 1e3)
             before = zoom(attack, state, responses=8)
         except (ExhumeError, np.linalg.LinAlgError) as error:
-            out.append({"method": "zoom", "heads": heads, "rounds": rounds, "labels": 0, "reason": str(error)})
+            out.append({"method": "zoom", "precision": precision, "rounds": rounds, "labels": 0, "reason": str(error)})
             continue
         spent = attack.cost.responses
         for after in (1, 2, 6):
             found = []
             for row in rows:
-                later = attack.facing(after_deletion(case, server.ledger, row, heads).as_target("attacker"))
+                later = attack.facing(after_deletion(case, server.ledger, row, precision).as_target("attacker"))
                 now = zoom(later, state, start=before.G, responses=after)
                 sample = recover.zoomed(before.state, now.state)
                 found.append((sample.label, sample.feature))
             out.append(
-                {"method": "zoom", "heads": heads, "responses_before": spent, "responses_after": after + 2}
+                {"method": "zoom", "precision": precision, "responses_before": spent, "responses_after": after + 2}
                 | tally(case, rows, found)
             )
     return out
@@ -169,31 +175,33 @@ def zooming(case, rows, heads):
 
 def show(rows, options):
     for r in rows:
-        line = f"  {r['probe']:9s} {r['heads']:9s} split {r['split']}"
+        line = f"  {r['probe']:9s} {r['precision']:9s} split {r['split']}"
         for method in options.methods:
             s = r[method]
             error = "-" if s["median_feature_error"] is None else f"{s['median_feature_error']:.1e}"
             line += f" | {method} {s['labels']:4d}/{r['deletions']} labels, feature error {error}"
-            if method == "rank_one":
+            if method == "rank-one":
                 line += f", sure of {s['known']}, wrongly {s['known_and_wrong']}"
         print(line)
     for method in options.methods:
         for probe in options.probes:
-            for heads in options.heads:
-                cell = [r for r in rows if (r["probe"], r["heads"]) == (probe, heads)]
+            for precision in options.precision:
+                cell = [r for r in rows if (r["probe"], r["precision"]) == (probe, precision)]
                 if len(cell) > 1:
                     labels = sum(r[method]["labels"] for r in cell)
-                    print(f"  all splits, {probe}, {heads}, {method}: {labels} of {sum(r['deletions'] for r in cell)}")
+                    print(
+                        f"  all splits, {probe}, {precision}, {method}: {labels} of {sum(r['deletions'] for r in cell)}"
+                    )
 
 
 def show_curve(rows):
     for r in rows:
         if "responses_after" not in r:
-            print(f"  {r['heads']:9s} {r['method']:9s} failed: {r.get('reason', 'no state')}")
+            print(f"  {r['precision']:9s} {r['method']:9s} failed: {r.get('reason', 'no state')}")
             continue
         error = "-" if r["median_feature_error"] is None else f"{r['median_feature_error']:.1e}"
         print(
-            f"  {r['heads']:9s} {r['method']:9s} {r['responses_before']:4d} responses before, "
+            f"  {r['precision']:9s} {r['method']:9s} {r['responses_before']:4d} responses before, "
             f"{r['responses_after']:3d} after: {r['labels']:3d}/{r['deletions']} labels, feature error {error}"
         )
 
@@ -207,9 +215,9 @@ def main():
     parser.add_argument("--alpha", type=float, default=None, help="default: 0.05, or 1 for digits")
     parser.add_argument("--deletions", type=int, default=100)
     parser.add_argument("--splits", type=int, nargs="+", default=[0])
-    parser.add_argument("--probes", nargs="+", default=["designed", "own_data"])
-    parser.add_argument("--heads", nargs="+", default=None)
-    parser.add_argument("--methods", nargs="+", default=["difference", "rank_one"])
+    parser.add_argument("--probes", nargs="+", default=["designed", "own-data"])
+    parser.add_argument("--precision", nargs="+", default=None)
+    parser.add_argument("--methods", nargs="+", default=["difference", "rank-one"])
     parser.add_argument("--curve", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
@@ -220,15 +228,15 @@ def main():
     options.dim = options.dim or (256 if small else None)
     features = load_features(options.data, options.encoder, dim=options.dim)
     if options.curve:
-        heads = options.heads or ["16bits", "float16", "bfloat16"]
-        work = [delayed(curve_cell)(options, features, s, h) for s in options.splits for h in heads]
+        precision = options.precision or ["16bits", "float16", "bfloat16"]
+        work = [delayed(curve_cell)(options, features, s, h) for s in options.splits for h in precision]
     else:
-        options.heads = options.heads or ["float64", "float32", "bfloat16"]
+        options.precision = options.precision or ["float64", "float32", "bfloat16"]
         work = [
             delayed(run_cell)(options, features, s, p, h)
             for s in options.splits
             for p in options.probes
-            for h in options.heads
+            for h in options.precision
         ]
     rows = Parallel(n_jobs=options.jobs)(work)
     if options.json:

@@ -16,7 +16,7 @@ def found_with(monkeypatch, entry):
 
 
 def test_every_module_is_found_by_name():
-    assert set(sets.REGISTRY) == {"digits", "mnist", "fashion-mnist", "cifar10"}
+    assert set(sets.REGISTRY) == {"digits", "mnist", "fashion-mnist", "cifar10", "tinyimagenet"}
     assert all(name == entry.name for name, entry in sets.REGISTRY.items())
     assert all(name == entry.name for name, entry in encoders.REGISTRY.items())
 

@@ -73,7 +73,7 @@ class Registry(Mapping[str, Entry]):
     """
 
     def __init__(self, noun: str, package: str, attribute: str, group: str, kind: type[Entry]) -> None:
-        self.noun = noun
+        self.noun, self.group = noun, group
         self._where = (package, attribute, group, kind)
 
     @cached_property

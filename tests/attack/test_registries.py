@@ -6,10 +6,7 @@ The recipes of CONTRIBUTING.md are followed in a package of their own, which mus
 import importlib
 import pkgutil
 import re
-import sys
-import tomllib
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +21,8 @@ from exhume.attack.transcript import Transcript
 from exhume.errors import InputError, NotIdentifiedError
 from exhume.registry import spelt
 from tests.attack.worlds import EPS, clustered, gap, norm
+from tests.toys import BROUGHT
 
-RECIPES = Path(__file__).parents[2] / "CONTRIBUTING.md"
 REGISTRIES = {"exhume.probes": probes, "exhume.estimators": estimate, "exhume.recoveries": recover}
 OWN = [(group, name) for group, room in REGISTRIES.items() for name in room.REGISTRY]
 
@@ -122,46 +119,11 @@ def test_all_of_ours_are_there():
     assert set(recover.REGISTRY) >= set(ours.split())
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", RECIPES.read_text(encoding="utf-8"), flags=re.DOTALL)
-
-
-@pytest.fixture
-def toys(tmp_path, monkeypatch):
-    """A package that follows the recipes of CONTRIBUTING.md, as an installer leaves it: modules and a dist-info."""
-    package, info = tmp_path / "toy", tmp_path / "toy-1.0.dist-info"
-    package.mkdir()
-    info.mkdir()
-    (package / "__init__.py").touch()
-    for block in blocks("python"):
-        if name := re.match(r"# toy/(\w+)\.py\n", block):
-            (package / f"{name[1]}.py").write_text(block, encoding="utf-8")
-    points = {}
-    for block in blocks("toml"):
-        points |= tomllib.loads(block).get("project", {}).get("entry-points", {})
-    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points[group].items()) for group in REGISTRIES]
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("".join(lines), encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    for room in REGISTRIES.values():
-        room.REGISTRY.renew()
-    yield {group: list(entries.values()) for group, entries in points.items()}
-    for room in REGISTRIES.values():
-        room.REGISTRY.renew()
-    for name in [name for name in sys.modules if name.split(".")[0] == "toy"]:
-        del sys.modules[name]
-
-
-def test_the_recipes_work_in_a_package_of_their_own(toys):
-    brought = {group: set(room.REGISTRY) - {n for g, n in OWN if g == group} for group, room in REGISTRIES.items()}
-    assert brought == {
-        "exhume.probes": {"shuffled"},
-        "exhume.estimators": {"pseudo-inverse"},
-        "exhume.recoveries": {"projected"},
-    }
-    for group, names in brought.items():
-        for name in names:
-            CHECKS[group](REGISTRIES[group].REGISTRY.find(name.replace("-", "_")))
+@pytest.mark.parametrize("group", REGISTRIES)
+def test_the_recipes_pass_the_same_checks(toys, group):
+    brought = set(REGISTRIES[group].REGISTRY) - {name for g, name in OWN if g == group}
+    assert brought == {BROUGHT[group]}
+    CHECKS[group](REGISTRIES[group].REGISTRY.find(BROUGHT[group].replace("-", "_")))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from exhume.attack.session import Attack
 from exhume.audit.effect import siege_level
-from exhume.audit.explain import explain
 from exhume.audit.levels import LEVELS
 from exhume.audit.outcome import carry_out
 from exhume.audit.plan import Facing, prepare
@@ -18,11 +16,7 @@ from exhume.audit.report.schema import schema_text
 from exhume.audit.run import assess, audit
 from exhume.audit.settings import from_toml, make_settings
 from exhume.defence.config import Config, Entry, dump
-from exhume.defence.default import hardened_config
 from exhume.errors import InputError
-from exhume.simulate.federation import Federation
-from exhume.simulate.listening import listen
-from exhume.simulate.trial import Campaign
 from tests.audit.conftest import SMALL, TINY
 
 
@@ -139,7 +133,7 @@ def test_the_same_settings_give_the_same_numbers(hardened, tmp_path):
 
 
 def test_a_refused_deletion_is_counted_and_stops_its_trial(assessed):
-    outcome, report = assessed(config(Entry.of("minimum-rows", rows=8)), delete="record,client")
+    outcome, report = assessed(config(Entry.of("minimum-rows", rows=8)), kind="record,client")
     price = report.defence.price
     assert price.deletions_refused == {"minimum-rows": 12}
     assert price.deletions == 16
@@ -159,7 +153,7 @@ def test_settings_that_refuse_every_deletion_are_no_clean_bill(tmp_path):
 
 
 def test_a_refused_replay_is_no_replay(assessed):
-    outcome, report = assessed(config(Entry.of("replay")), delete="record", probe="designed")
+    outcome, report = assessed(config(Entry.of("replay")), kind="record", probe="designed")
     for effect in report.defence.effects:
         assert effect.level_without == "replay"
         assert effect.level_with == "feature"
@@ -179,7 +173,7 @@ def test_no_rule_at_all_changes_no_level(assessed):
 
 
 def test_withheld_heads_are_counted_and_crash_nothing(assessed):
-    outcome, report = assessed(config(release=(Entry.of("min-clients", clients=9),)), delete="record", probe="designed")
+    outcome, report = assessed(config(release=(Entry.of("min-clients", clients=9),)), kind="record", probe="designed")
     found = report.defence
     assert found.price.uploads_withheld == 8
     assert found.price.deletions_withheld == found.price.deletions == 6
@@ -191,15 +185,15 @@ def test_withheld_heads_are_counted_and_crash_nothing(assessed):
 
 
 def test_refusals_of_the_attack_are_counted_by_rule(assessed):
-    _, report = assessed(config(Entry.of("duplicates")), delete="record", probe="designed", trials=1)
+    _, report = assessed(config(Entry.of("duplicates")), kind="record", probe="designed", trials=1)
     assert report.defence.attack_refused == {"duplicates": 2}
     assert "2 refused by duplicates" in report.verdict.text
     assert report.defence.exposure_with < 1
 
 
 def test_clients_sign_and_show_their_rows_where_the_server_asks_for_it(assessed):
-    rules = config(Entry.of("signed-messages"), Entry.of("ownership", rows=True))
-    _, report = assessed(rules, delete="record", trials=2)
+    rules = config(Entry.of("signed-messages"), Entry.of("ownership", show_rows=True))
+    _, report = assessed(rules, kind="record", trials=2)
     assert report.defence.price.uploads_refused == {}
     assert report.defence.price.deletions_refused == {}
     levels = {e.probe: e.level_with for e in report.defence.effects if e.recovery == "difference"}
@@ -229,53 +223,6 @@ def test_other_settings_are_never_taken_for_these(tmp_path):
     again = carry_out(prepare(make_settings(values)), tmp_path)
     assert again.reused == 3  # the bare server's cell and its two deletions
     assert len(first.trials) == 4
-
-
-def test_noisy_heads_are_read_by_the_estimator_that_knows_of_noise(plan):
-    noisy = config(release=(Entry.of("posterior-noise", sigma=1e-6),))
-    cell = Campaign(Federation.behind(plan.scenario, noisy), plan.probe("own-data"))
-    assert cell.sharper is not None
-    assert cell.sharper is not cell.before
-    exact = Campaign(Federation.behind(plan.scenario, config()), plan.probe("own-data"))
-    assert exact.sharper is exact.before
-
-
-def test_probes_that_cannot_be_taken_back_are_part_of_what_the_attacker_knows(plan):
-    rules = config(Entry.of("minimum-rows", rows=8))
-    federation = Federation.behind(plan.scenario, rules)
-    heard = listen(Attack(federation.fork().target()), plan.probe("designed"))
-    assert heard.standing is not None
-    assert "could not be taken back" in heard.why()
-    campaign = Campaign(federation, plan.probe("designed"))
-    (found,) = campaign.trial(plan.scenario.parts[1], ("difference",), "client").recoveries
-    assert found.relerr_gram < 1e-6
-    assert found.relerr_moment < 1e-6
-
-
-def test_a_fork_leaves_the_federation_alone(plan):
-    federation = Federation.behind(plan.scenario, config(Entry.of("signed-messages"), Entry.of("replay")))
-    before = federation.server.ledger.summary
-    twin = federation.fork()
-    assert twin.delete(plan.scenario.others[:1]).refused is None
-    assert federation.server.ledger.summary == before
-    assert federation.delete(plan.scenario.others[:1]).refused is None
-
-
-def test_explain_names_the_rules_and_the_bare_server():
-    text = explain(make_settings({"defence": "hardened"}))
-    for words in ("settings hardened", "bare server", "know the settings"):
-        assert words in text
-    made = hardened_config(128)
-    assert all(f": {entry.rule}" in text for entry in (*made.admission, *made.release))
-    assert "key" not in text.replace("keys", "")
-    assert max(map(len, text.splitlines())) <= 120
-
-
-def test_explain_gives_the_options_of_a_file(tmp_path):
-    dump(config(release=(Entry.of("posterior-noise", sigma=0.25, key="cd" * 16),)), tmp_path / "server.toml")
-    text = explain(make_settings({"defence": str(tmp_path / "server.toml")}))
-    assert "release: posterior-noise (sigma 0.25)" in text
-    assert "cdcd" not in text
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 
 from exhume.audit.plan import prepare
+from exhume.audit.report import pictures
+from exhume.audit.report.figures import digits_figure
 from exhume.audit.report.pictures import Reader, gallery
 from exhume.audit.settings import make_settings
+from exhume.decode import available
 from tests.audit.conftest import SMALL
 
 
@@ -36,3 +39,22 @@ def test_a_gallery_of_digits(encoder):
 
 def test_there_is_none_without_record_deletions():
     assert gallery(prepare(make_settings({**SMALL, "kind": "class"}))) is None
+
+
+@pytest.mark.extras
+@pytest.mark.skipif(not available(), reason="the 'decode' extra is not installed")
+def test_where_the_encoder_cannot_be_undone_a_local_decoder_draws_beside_its_null(monkeypatch):
+    monkeypatch.setattr(pictures, "_undoable", lambda _plan, _entry: False)
+    found = gallery(prepare(make_settings({**SMALL, "dim": 128, "trials": 4, "precision": "float64"})))
+    assert found.originals.shape == found.null.shape == found.recovered["float64"].shape == (4, 8, 8)
+    assert found.error("float64") < found.null_error
+    drawn = digits_figure(found)
+    assert "for the null" in drawn.see and "trained on the attacker's own pictures" in drawn.see
+    names = [axis.get_ylabel() for axis in drawn.figure.axes if axis.get_ylabel()]
+    assert names == ["deleted", "recovered\nfloat64", "null:\nlabel alone"]
+
+
+def test_without_the_extra_such_an_encoder_has_no_gallery(monkeypatch):
+    monkeypatch.setattr(pictures, "_undoable", lambda _plan, _entry: False)
+    monkeypatch.setattr(pictures, "available", lambda: False)
+    assert gallery(prepare(make_settings({**SMALL, "dim": 128, "trials": 2, "precision": "float64"}))) is None

@@ -7,12 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from exhume.cli._options import Jobs, JsonCommand, JsonTo, console_for, json_text, listed, put_json
+from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json
 
 app = typer.Typer()
 
 
-@app.command("show", cls=JsonCommand)
+@app.command("show", cls=Command)
 def show(names: Annotated[list[str] | None, typer.Argument()] = None, as_json: JsonTo = None, jobs: Jobs = 0) -> None:
     console_for(as_json).print(f"{names} {as_json} {jobs}")
     put_json(json_text({"ü": 1}), as_json)

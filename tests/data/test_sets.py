@@ -55,7 +55,7 @@ def test_head():
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
-    with pytest.raises(InputError, match="cifar10, digits, fashion-mnist, features, mnist; got 'mnst'"):
+    with pytest.raises(InputError, match="cifar10, digits, fashion-mnist, features, mnist, tinyimagenet; got 'mnst'"):
         load("mnst")
     with pytest.raises(InputError, match="where images are wanted"):
         load("features")
@@ -146,3 +146,31 @@ def test_cifar_set_is_read_in_order(tmp_path):
     assert np.array_equal(found.train_images, images[:5].reshape(10, 32, 32, 3))
     assert np.array_equal(found.test_images, images[5])
     assert found.train_labels.tolist() == [1, 2] * 5
+
+
+def test_tinyimagenet_is_reduced_to_32_pixels_in_colour(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="reading JPEGs needs pillow")
+    smooth = np.linspace(0, 255, 64).astype(np.uint8)
+    pictures = [np.repeat(smooth[None, :, None], 64, axis=0).repeat(3, axis=2), np.repeat(smooth[:, None], 64, axis=1)]
+    files = []
+    for picture in (*pictures, pictures[0]):
+        stream = io.BytesIO()
+        image.fromarray(picture).save(stream, "JPEG", quality=95)
+        files.append(stream.getvalue())
+    np.savez(
+        tmp_path / "tinyimagenet_aux.npz",
+        jpeg=np.frombuffer(b"".join(files), np.uint8),
+        offsets=np.cumsum([0, *map(len, files)]).astype(np.uint32),
+        labels=np.array([0, 1, 7], np.uint8),
+        split=np.array([0, 0, 1], np.uint8),
+    )
+    found = sets.by_name("tinyimagenet").read(tmp_path)
+    assert found.train_images.shape == (2, 32, 32, 3) and found.test_images.shape == (1, 32, 32, 3)
+    assert found.train_labels.tolist() == [0, 1] and found.test_labels.tolist() == [7]
+    for picture, got in zip(pictures, found.train_images, strict=True):
+        grey = picture if picture.ndim == 2 else picture[..., 0]
+        means = grey.reshape(32, 2, 32, 2).mean(axis=(1, 3))
+        assert np.abs(got - means[..., None]).max() <= 6, "JPEG at quality 95 is off by a few levels"
+    (tmp_path / "tinyimagenet_aux.npz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match="not the file of TinyImageNet"):
+        sets.by_name("tinyimagenet").read(tmp_path)

@@ -116,7 +116,7 @@ def test_whole_messages_are_taken_back_bit_for_bit_and_once():
 
 
 def test_sums_that_are_off_by_the_tolerance_move_nothing_where_rows_are_shown():
-    server = Server(Ledger.zeros(D, C, GAMMA), admission=[Ownership(D, C, rows=True)])
+    server = Server(Ledger.zeros(D, C, GAMMA), admission=[Ownership(D, C, show_rows=True)])
     features, labels = rows(2)
     exact = Summary.of(features, labels, C)
     for sign in (1.0, -1.0) * 50:

@@ -145,6 +145,10 @@ rule = "origin"
 [[admission]]
 rule = "minimum_rows"
 
+[[admission]]
+rule = "ownership"
+rows = true
+
 [[release]]
 rule = "window"
 seconds = 1
@@ -175,7 +179,7 @@ def test_names_that_rules_and_options_had_once_are_still_read_with_a_note(tmp_pa
     with pytest.warns(OldNameWarning) as caught:
         config = load(write(tmp_path, OLD))
     assert [entry.rule for entry in config.admission] == [
-        "algebraic-ownership", "positive-semidefinite", "norm-limit", "signed-messages", "minimum-rows",
+        "algebraic-ownership", "positive-semidefinite", "norm-limit", "signed-messages", "minimum-rows", "ownership",
     ]  # fmt: skip
     assert [entry.rule for entry in config.release] == [
         "minimum-interval", "every-k-changes", "deletion-mask", "privacy-budget",
@@ -183,7 +187,8 @@ def test_names_that_rules_and_options_had_once_are_still_read_with_a_note(tmp_pa
     colluders = [config.release[2].options, config.release[3].options, config.accountant.options]
     assert [options["colluders"] for options in colluders] == [2, 3, 4]
     told = [str(warning.message) for warning in caught]
-    assert len(told) == 9  # six rules, three options; underscores are no old name
+    assert config.admission[5].options == {"show_rows": True}
+    assert len(told) == 10  # six rules, four options; underscores are no old name
     assert "admission[0] (slack): the rule 'slack' is now called 'algebraic-ownership'" in told
     assert "accountant: the option 'coalition' is now called 'colluders'" in told
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ RULES = {
     "signed-messages": {"keys": KEYS},
     "positive-semidefinite": {},
     "duplicates": {},
-    "ownership": {"rows": True},
+    "ownership": {"show_rows": True},
     "replay": {},
     "algebraic-ownership": {"least_norm": 0.1},
     "detector": CALM,

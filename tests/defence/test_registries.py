@@ -18,8 +18,8 @@ KINDS = {"admission": admission.REGISTRY, "release": release.REGISTRY, "accounta
 ALL = [(kind, name) for kind, registry in KINDS.items() for name in registry]
 SECRET = "0123456789abcdef0123456789abcdef"
 SEED = 918273645
-NAMES = ["alice", "naïve ☃", "order", "5", "x" * 256]
-"""Names that are odd, and text all the same."""
+NAMES = ["alice", " ", "naïve ☃", "a\\x00b\"'", "𐀀", "order", "5", "x" * 256]
+"""Names that are odd, and that a server takes all the same."""
 
 
 def ledger():

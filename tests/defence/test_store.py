@@ -13,6 +13,7 @@ from exhume.defence.admission import AlgebraicOwnership, sign
 from exhume.defence.memory import Memory, pack
 from exhume.errors import InputError, StaleServerError
 from exhume.protocol import itemise
+from exhume.protocol.drift import Lost
 from exhume.protocol.rules import Counts
 from tests.defence.test_memory import GAMMA, KEYS, PAST, A, B, C, D, config, ledger, part, plain, rows, sent
 
@@ -48,6 +49,12 @@ class TestServer:
         save_server(server, tmp_path / "s")
         again = load_server(bounded, tmp_path / "s")
         assert again.counts == Counts() and again.released is None and server.released is None
+
+    def test_what_rounding_may_have_taken_comes_back(self, tmp_path):
+        server = Server(Ledger.zeros(D, C, GAMMA))
+        server.submit(Update.adding(Summary.of(1e6 * np.eye(D), [0] * D, C)), "a")
+        save_server(server, tmp_path / "s")
+        assert load_server(Config(), tmp_path / "s").ledger.lost == server.ledger.lost != Lost()
 
     def test_a_grid_comes_back(self, tmp_path):
         server = Server(Ledger.zeros(D, C, GAMMA, grid=2.0**-10))
@@ -116,8 +123,10 @@ from exhume.errors import StaleServerError
 path, name, updates = sys.argv[1], sys.argv[2], int(sys.argv[3])
 rng = np.random.default_rng(len(name))
 done = lost = 0
+server = load_server(Config(), path)
+print("ready", flush=True)
+sys.stdin.readline()
 while done < updates:
-    server = load_server(Config(), path)
     server.submit(Update.adding(Summary.of(rng.normal(size=(1, 6)), [0], 3)), name)
     time.sleep(0.001 * rng.random())
     try:
@@ -125,6 +134,7 @@ while done < updates:
         done += 1
     except StaleServerError:
         lost += 1
+    server = load_server(Config(), path)
 print(lost)
 """
 
@@ -162,7 +172,13 @@ class TestTwoProcesses:
         path = tmp_path / "s"
         save_server(Server(Ledger.zeros(D, C, GAMMA)), path)
         command = [sys.executable, "-c", WORKER, str(path)]
-        both = [subprocess.Popen([*command, name, "20"], stdout=subprocess.PIPE) for name in ("alice", "bobby")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        both = [subprocess.Popen([*command, name, "20"], **pipes) for name in ("alice", "bobby")]
+        for process in both:  # both have read the same file before either writes
+            assert process.stdout.readline() == "ready\n"
+        for process in both:
+            process.stdin.write("go\n")
+            process.stdin.flush()
         lost = [int(process.communicate(timeout=120)[0]) for process in both]
         assert [process.returncode for process in both] == [0, 0]
         assert load_server(Config(), path).counts.submissions == 40

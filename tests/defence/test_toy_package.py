@@ -1,129 +1,14 @@
 """Another package brings a rule of each kind: found, loaded from a file, saved, evaluated; no file of ours changes."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from exhume import Ledger, Summary, Update
-from exhume.defence import Defences, accountants, admission, build_server, load, load_server, release, save_server
+from exhume.defence import Defences, build_server, load, load_server, release, save_server
 from exhume.defence.config import dump
 from exhume.errors import InputError
+from tests.defence import test_registries as checks
 
-SOURCE = '''
-from dataclasses import replace
-
-import numpy as np
-
-from exhume.defence.memory import Memory, Saveable
-from exhume.defence.release import DeletionAccount, Rule
-from exhume.protocol import Accountant, AdmissionRule, Exposure, Ledger, Summary
-
-
-class FewMessages(Saveable, AdmissionRule):
-    """Refuses a client's message beyond a number."""
-
-    name = "few-messages"
-    about = "at most so many messages of one client"
-
-    def __init__(self, most: int, token: str = "") -> None:
-        self.most, self._token, self._seen = most, token, {}
-
-    def configuration(self):
-        return {"most": self.most}
-
-    def refuse(self, update, client):
-        return f"{self.name}: enough" if self._seen.get(client, 0) >= self.most else None
-
-    def record(self, update, client):
-        self._seen[client] = self._seen.get(client, 0) + 1
-
-    def remembered(self):
-        return Memory({"seen": self._seen})
-
-    def restore(self, memory):
-        self._seen = dict(memory.values["seen"])
-
-
-class Shifted(Rule):
-    """A mask that adds a constant to the moment, once somebody has deleted something."""
-
-    name = "shifted-totals"
-    about = "heads of totals with a shifted moment"
-    stage = "mask"
-
-    def __init__(self, by: float = 1.0) -> None:
-        self.by, self._deletions = by, []
-
-    def configuration(self):
-        return {"by": self.by}
-
-    @property
-    def deletions(self):
-        return tuple(self._deletions)
-
-    def masked(self, occasion):
-        return replace(occasion, ledger=self._ledger(occasion.ledger))
-
-    def masked_totals(self, ledger):
-        found = self._ledger(ledger)
-        return found.summary.gram + ledger.gamma * np.eye(ledger.d), found.summary.moment
-
-    def deletion_noise(self, d):
-        return self.by, 0.0
-
-    def release(self, head, occasion):
-        return replace(head, weights=self.masked(occasion).ledger.head())
-
-    def record(self, released, occasion):
-        for client, update in zip(occasion.clients, occasion.updates, strict=True):
-            if not update.delete.is_zero:
-                self._deletions.append(DeletionAccount(occasion.counts.submissions, client, 1.5))
-
-    def remembered(self):
-        return Memory({"deletions": [[d.number, d.client, d.mu] for d in self._deletions]})
-
-    def restore(self, memory):
-        self._deletions = [DeletionAccount(*d) for d in memory.values["deletions"]]
-
-    def _ledger(self, ledger):
-        return Ledger(Summary(ledger.summary.gram, ledger.summary.moment + self.by), ledger.gamma)
-
-
-class Counting(Saveable, Accountant):
-    """Counts heads, and takes a hundred of them for everything."""
-
-    name = "counting"
-    about = "how many heads went out"
-
-    def __init__(self) -> None:
-        self.heads = 0
-
-    def review(self, released, exact, occasion):
-        return released
-
-    def observe(self, released, exact, occasion):
-        self.heads += released is not None
-
-    def exposure(self, client):
-        return Exposure(self.heads / 100, f"{self.heads} heads")
-
-    def remembered(self):
-        return Memory({"heads": self.heads})
-
-    def restore(self, memory):
-        self.heads = memory.values["heads"]
-'''
-POINTS = """
-[exhume.admission]
-few = toy_defences:FewMessages
-
-[exhume.release]
-shifted = toy_defences:Shifted
-
-[exhume.accountants]
-counting = toy_defences:Counting
-"""
 FILE = """
 version = 1
 
@@ -147,25 +32,7 @@ sigma = 1e-9
 rule = "counting"
 """
 D, C = 4, 2
-REGISTRIES = (admission.REGISTRY, release.REGISTRY, accountants.REGISTRY)
-
-
-@pytest.fixture
-def toys(tmp_path, monkeypatch):
-    folder = tmp_path / "site"
-    info = folder / "toy_defences-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "toy_defences.py").write_text(SOURCE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-defences\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(str(folder))
-    for registry in REGISTRIES:
-        registry.renew()
-    yield tmp_path
-    sys.modules.pop("toy_defences", None)
-    monkeypatch.undo()
-    for registry in REGISTRIES:
-        registry.renew()
+KINDS = {"admission": "few-messages", "release": "shifted-totals", "accountant": "counting"}
 
 
 def batch(seed=1):
@@ -174,8 +41,6 @@ def batch(seed=1):
 
 
 def test_rules_of_another_package_are_found_loaded_and_kept(toys):
-    for registry, name in zip(REGISTRIES, ("few-messages", "shifted-totals", "counting"), strict=True):
-        assert name in registry and registry[name].about
     path = toys / "server.toml"
     path.write_text(FILE)
     ledger = Ledger(batch(), 0.5)
@@ -246,3 +111,13 @@ def test_a_mask_that_answers_less_than_a_mask_must_is_refused(toys):
     Whole.stage = "elsewhere"
     with pytest.raises(InputError, match="in the order"):
         release.Chain([Whole()])
+
+
+@pytest.mark.parametrize(("kind", "name"), KINDS.items())
+def test_they_pass_the_checks_of_every_rule(toys, kind, name):
+    checks.test_every_rule_says_what_it_is(kind, name)
+    checks.test_no_rule_shows_its_secrets(kind, name)
+    for client in checks.NAMES:
+        checks.test_what_every_rule_remembers_comes_back(kind, name, client)
+    for client in (5, None):
+        checks.test_a_name_that_is_no_text_is_refused_at_the_latest_when_it_is_saved(kind, name, client)

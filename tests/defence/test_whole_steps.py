@@ -34,24 +34,24 @@ class Fuse(Heads):
 
 
 ADMISSION = (
-    Entry.of("positive"),
+    Entry.of("positive-semidefinite"),
     Entry.of("duplicates", seed=1),
     Entry.of("replay", seed=2),
     Entry.of("ownership", seed=3),
-    Entry.of("slack", least_norm=1e-3),
+    Entry.of("algebraic-ownership", least_norm=1e-3),
     Entry.of("detector", centre=[0.0] * 6, spread=[1.0] * 6, threshold=0.5, rate=0.1, refuse_flagged=False, seed=4),
 )
 RELEASE = {
     "mask": (
         Entry.of("deletion-mask", sigma=0.2, key="00" * 16),
-        Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
+        Entry.of("posterior-noise", sigma=0.1, key="11" * 16),
     ),
     "continual": (Entry.of("continual-noise", sigma=0.2, horizon=5, key="00" * 16),),
     "budget": (
-        Entry.of("every", changes=1),
-        Entry.of("response_budget", responses=90),
-        Entry.of("posterior_noise", sigma=0.1, key="11" * 16),
-        Entry.of("privacy_budget", sigma=0.1, mu=50.0),
+        Entry.of("every-k-changes", changes=1),
+        Entry.of("response-budget", responses=90),
+        Entry.of("posterior-noise", sigma=0.1, key="11" * 16),
+        Entry.of("privacy-budget", sigma=0.1, mu=50.0),
     ),
 }
 

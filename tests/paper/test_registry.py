@@ -23,7 +23,7 @@ def test_every_table_has_a_place_of_its_own_on_the_page() -> None:
     orders = [table.order for table in tables().values()]
     assert orders == sorted(set(orders))
     names = list(tables())
-    assert (names[0], names[-1]) == ("rank_threshold", "client_replay")
+    assert (names[0], names[-1]) == ("rank_threshold", "latent_diffusion")
 
 
 def test_another_package_adds_a_table_where_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,18 @@ from exhume.paper.registry import tables
 from exhume.paper.render import Page, as_json, console_table, read_comparisons
 from exhume.paper.study import Study
 from exhume.paper.table import Results
+from tests.paper.conftest import FEATURE_TABLES
 
 
 def test_page_and_json(studies: Sequence[Study], results: Results, tmp_path: Path) -> None:
-    page = Page(list(tables().values()), studies, results, "exhume paper run all", 60.0)
+    page = Page(FEATURE_TABLES, studies, results, "exhume paper run all", 60.0)
     page.write(tmp_path / "results.md", tmp_path / "figures")
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "| features | random, m = 2 | measured | 0/2 | 8 | ∞ | ∞ | – | 2 |" in text
     assert "(figures/class_replay.svg)" in text
-    assert "18 random Fourier features of none" in text
+    assert "18 LayerNorm features lifted from none" in text
     assert "This is a subsample" in text
-    assert text.count("\n## ") == len(tables())
+    assert text.count("\n## ") == len(FEATURE_TABLES)
     cells = page.comparisons()
     (tmp_path / "results.json").write_text(as_json(cells), encoding="utf-8")
     entries = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

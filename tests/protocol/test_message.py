@@ -197,7 +197,7 @@ def test_a_tag_covers_the_rows():
     near = made.added.features * (1 + 1e-9)  # these still make the summaries, to the rules' tolerance
     rule = SignedMessages(KEYS)
     assert rule.refuse(made, "alice") is None
-    assert Ownership(D, C, rows=True).refuse(replace(made, added=Batch(near, made.added.labels)), "alice") is None
+    assert Ownership(D, C, show_rows=True).refuse(replace(made, added=Batch(near, made.added.labels)), "alice") is None
     for other in (None, Batch(near, made.added.labels), Batch(made.added.features[::-1], made.added.labels[::-1])):
         assert "not one that the key" in rule.refuse(replace(made, added=other), "alice")
 
@@ -220,7 +220,12 @@ class Wire:
 
 @pytest.fixture
 def wire():
-    rules = [SignedMessages(KEYS), Ownership(D, C, rows=True), Replay(D, C, tolerance=0.01), AlgebraicOwnership(0.01)]
+    rules = [
+        SignedMessages(KEYS),
+        Ownership(D, C, show_rows=True),
+        Replay(D, C, tolerance=0.01),
+        AlgebraicOwnership(0.01),
+    ]
     return Wire(Server(Ledger(Summary.of(*rows(9, 40), C), 0.5), admission=rules))
 
 

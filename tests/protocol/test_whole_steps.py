@@ -176,9 +176,9 @@ def test_a_rule_that_cannot_be_put_back_is_found_when_the_server_is_built():
 
 
 class Picky(ReleaseRule):
-    def check(self, ledger):
-        if ledger.d > 4:
-            raise InputError("d", "at most 4", ledger.d)
+    def check_size(self, d, c):
+        if d > 4:
+            raise InputError("d", "at most 4", d)
 
     def release(self, head, occasion):
         return head

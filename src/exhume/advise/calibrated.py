@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from exhume.defence import admission, release
 from exhume.defence.admission import AlgebraicOwnership, Detector, NormLimit
 from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Entry
@@ -20,7 +19,7 @@ from exhume.protocol.summary import Summary, Update
 from exhume.simulate.rules import bounds_of, uploads_of
 from exhume.simulate.scenario import Scenario
 
-__all__ = ["Context", "admission_entry", "honest_blocks", "honest_logs", "known_rules", "release_entry"]
+__all__ = ["Context", "RuleOptions", "entry_of", "honest_blocks", "honest_logs", "known_rules"]
 
 SEED = 20260
 """The secret of all sketches in the matrix."""
@@ -29,6 +28,9 @@ NOISE_KEY = "00112233445566778899aabbccddeeff"
 """The secret of all noise in the matrix, fixed so that a run can be repeated."""
 
 Log = list[tuple[str, Update]]
+
+RuleOptions = tuple[str, Mapping[str, Any]]
+"""A rule by name, with the options that differ from how an operator sets it up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,31 +135,30 @@ OPTIONS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "every-k-changes": lambda x: {"changes": 8},
     "min-clients": lambda x: {"clients": 3},
     "response-budget": lambda x: {"responses": max(x.scenario.d // x.scenario.classes // 2, 1)},
+    "identification": lambda x: {"margin": max(x.scenario.d // 4, 1), "colluders": x.colluders},
 }
-"""Options of rules that need some; a rule that is not here is taken as it comes."""
+"""Options of rules that an operator calibrates; any other rule is taken as its class gives an example of it."""
+
+LEFT_OUT = {"columns", "low-rank", "top-eigenspace", "minimum-interval"}
+"""Rules that are no defences of the matrix: parts of a head (`benchmarks/release_rules.py`), and a wall clock."""
 
 
-def admission_entry(name: str, context: Context, **options: Any) -> Entry:
-    """Return an admission rule as an operator sets it up, secrets fixed."""
-    return _entry(admission.REGISTRY, name, context, options)
-
-
-def release_entry(name: str, context: Context, **options: Any) -> Entry:
-    """Return a release rule as an operator sets it up, secrets fixed."""
-    return _entry(release.REGISTRY, name, context, options)
-
-
-def _entry(registry: Mapping[str, Any], name: str, context: Context, options: dict[str, Any]) -> Entry:
-    wanted = inspect.signature(registry[name]).parameters
+def entry_of(registry: Mapping[str, Any], rule: RuleOptions, context: Context) -> Entry:
+    """Return a rule as an operator sets it up, secrets fixed."""
+    name, options = rule
+    made = registry[name]
+    wanted = inspect.signature(made).parameters
     secrets = {k: v for k, v in (("seed", SEED), ("key", NOISE_KEY)) if k in wanted}
-    return Entry.of(name, **{**secrets, **(OPTIONS[name](context) if name in OPTIONS else {}), **options})
+    usual = OPTIONS[name](context) if name in OPTIONS else getattr(made, "example", {})
+    return Entry.of(name, **{**secrets, **usual, **options})
 
 
 def known_rules(registry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the rules that can be set up here: those with options above, and those that need none."""
+    """Yield the rules that can be set up here: those with options above, with an example, and those that need none."""
     for name, rule in registry.items():
         needed = [p for p in inspect.signature(rule).parameters.values() if p.default is inspect.Parameter.empty]
-        if name in OPTIONS or all(p.name in ("d", "c") or p.kind not in _NAMED for p in needed):
+        able = name in OPTIONS or hasattr(rule, "example")
+        if name not in LEFT_OUT and (able or all(p.name in ("d", "c") or p.kind not in _NAMED for p in needed)):
             yield name
 
 

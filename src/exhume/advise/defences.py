@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from exhume.advise.calibrated import (
     NOISE_KEY,
     Context,
-    admission_entry,
+    RuleOptions,
+    entry_of,
     known_rules,
     least_norm,
-    release_entry,
 )
-from exhume.defence import admission, release
+from exhume.defence import accountants, admission, release
 from exhume.defence.config import Config, Entry
 from exhume.defence.default import hardened_config
-from exhume.errors import unknown_name
+from exhume.errors import InputError, unknown_name
+from exhume.options import is_secret
 from exhume.registry import spelt
 from exhume.simulate.rules import bounds_of, uploads_of
 
 __all__ = ["DEFENCES", "Defence", "defence", "defences"]
 
-SECRETS = ("key", "keys", "seed")
-"""Options that are fixed in the matrix so that a run can be repeated, and never go into a recommendation."""
 
-Rule = tuple[str, Mapping[str, Any]]
-
-
-def _rule(name: str, **options: Any) -> Rule:
+def _rule(name: str, **options: Any) -> RuleOptions:
     return name, options
 
 
@@ -40,9 +35,9 @@ class Defence:
 
     name: str
     about: str
-    admission: tuple[Rule, ...] = ()
-    release: tuple[Rule, ...] = ()
-    accountant: bool = False
+    admission: tuple[RuleOptions, ...] = ()
+    release: tuple[RuleOptions, ...] = ()
+    accountant: RuleOptions | None = None
     hardened: bool = False
     """Whether this is the default of `exhume.hardened`; the names of rules then stay empty."""
     sums: bool = False
@@ -64,13 +59,10 @@ class Defence:
                 keep_totals=self.sums,
                 key=NOISE_KEY,
             )
-        margin = max(scenario.d // 4, 1)
         return Config(
-            admission=tuple(admission_entry(name, context, **options) for name, options in self.admission),
-            release=tuple(release_entry(name, context, **options) for name, options in self.release),
-            accountant=Entry.of("identification", margin=margin, colluders=context.colluders)
-            if self.accountant
-            else None,
+            admission=tuple(entry_of(admission.REGISTRY, rule, context) for rule in self.admission),
+            release=tuple(entry_of(release.REGISTRY, rule, context) for rule in self.release),
+            accountant=None if self.accountant is None else entry_of(accountants.REGISTRY, self.accountant, context),
         )
 
     def advice(self, context: Context) -> Config:
@@ -80,12 +72,13 @@ class Defence:
             update={
                 "admission": tuple(_public(entry) for entry in full.admission if entry.rule != "signed-messages"),
                 "release": tuple(_public(entry) for entry in full.release),
+                "accountant": None if full.accountant is None else _public(full.accountant),
             }
         )
 
 
 def _public(entry: Entry) -> Entry:
-    return Entry.of(entry.rule, **{k: v for k, v in entry.options.items() if k not in SECRETS})
+    return Entry.of(entry.rule, **{k: v for k, v in entry.options.items() if not is_secret(k)})
 
 
 QUICK = ("detector", "algebraic-ownership", "min-clients", "posterior-noise")
@@ -97,10 +90,12 @@ def _single_rules() -> Iterator[Defence]:
     for name in known_rules(release.REGISTRY):
         if name != "heads":
             yield Defence(name, release.REGISTRY[name].about, (), (_rule(name),), quick=name in QUICK)
+    for name in known_rules(accountants.REGISTRY):
+        yield Defence(name, accountants.REGISTRY[name].about, accountant=_rule(name))
 
 
 def _combinations() -> Iterator[Defence]:
-    signed, by_rows = _rule("signed-messages"), _rule("ownership", rows=True)
+    signed, by_rows = _rule("signed-messages"), _rule("ownership", show_rows=True)
     noise, budget, mask = _rule("posterior-noise"), _rule("privacy-budget"), _rule("deletion-mask")
     every, three = _rule("every-k-changes"), _rule("min-clients")
     rounded = _rule("heads", precision="float32")
@@ -112,7 +107,6 @@ def _combinations() -> Iterator[Defence]:
     yield Defence(
         "noise+budget", "posterior noise; at most mu 2 in the quiet run after a deletion", (), (noise, budget)
     )
-    yield Defence("accountant", "heads withheld a quarter of d short of identification", accountant=True)
     names = ("signed-messages", "positive-semidefinite", "norm-limit", "duplicates", "algebraic-ownership", "replay")
     rules = tuple(map(_rule, names))
     yield Defence("admission", "all admission rules that refuse no honest message", rules, quick=True)
@@ -130,11 +124,15 @@ def _combinations() -> Iterator[Defence]:
     yield Defence("hardened+sums", "the same; clients show sums alone", hardened=True, sums=True)
 
 
-@cache
 def defences() -> dict[str, Defence]:
     """Return every defence by its name: the bare server first, then single rules, then combinations."""
-    combined = {made.name: made for made in _combinations()}
-    return {"none": combined["none"], **{made.name: made for made in _single_rules()}, **combined}
+    bare, *combined = _combinations()
+    found: dict[str, Defence] = {}
+    for made in (bare, *_single_rules(), *combined):
+        if made.name in found:
+            raise InputError("defence", "rules with names of their own", f"a second '{made.name}'")
+        found[made.name] = made
+    return found
 
 
 class _Defences(Mapping[str, Defence]):

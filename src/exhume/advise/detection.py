@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exhume.advise.calibrated import Context, admission_entry, honest_logs
+from exhume.advise.calibrated import Context, entry_of, honest_logs
 from exhume.advise.defences import defence
+from exhume.defence import admission
 from exhume.defence.admission import Detector
 from exhume.errors import ExhumeError
 from exhume.protocol.summary import Update
@@ -40,7 +41,7 @@ class Power:
 
 def detector_of(scenario: Scenario) -> Detector:
     """Return the calibrated detector of the matrix."""
-    entry = admission_entry("detector", Context(scenario))
+    entry = entry_of(admission.REGISTRY, ("detector", {}), Context(scenario))
     return Detector(d=scenario.d, c=scenario.classes, **entry.options)
 
 

@@ -13,9 +13,10 @@ from exhume.advise.defences import defence
 from exhume.advise.markdown import costs, matrix
 from exhume.advise.plot import draw
 from exhume.advise.records import CellResult
-from exhume.advise.run import Matrix, Request, matrix_of, run_matrix
+from exhume.advise.run import DefenceMatrix, Request, matrix_of, run_matrix
 from exhume.data import FeatureSet, given_features
 from exhume.defence.config import dump
+from exhume.files import write_files
 from exhume.jobs.progress import Progress
 
 __all__ = ["Advice", "advise", "carry_out"]
@@ -79,7 +80,9 @@ class Advice:
         return f"<p>{html.escape(str(self))}</p>{figure[figure.index('<svg') :]}"
 
 
-def carry_out(dealt: Matrix, needs: Needs, out: Path, *, jobs: int = 0, progress: Progress | None = None) -> Advice:
+def carry_out(
+    dealt: DefenceMatrix, needs: Needs, out: Path, *, jobs: int = 0, progress: Progress | None = None
+) -> Advice:
     """Run a matrix, choose a defence, and write figure, tables and configuration."""
     cells = run_matrix(dealt, out, jobs=jobs, progress=progress)
     chance = 1.0 / dealt.scenario.classes
@@ -91,7 +94,7 @@ def carry_out(dealt: Matrix, needs: Needs, out: Path, *, jobs: int = 0, progress
 
 
 def _written(
-    dealt: Matrix,
+    dealt: DefenceMatrix,
     needs: Needs,
     chance: float,
     cells: list[CellResult],
@@ -106,7 +109,7 @@ def _written(
     halves = [f"Labels read, quiet server:\n\n{matrix(cells)}", f"Costs:\n\n{costs(rows)}"]
     if busy := matrix(cells, busy=True):
         halves.insert(1, f"Labels read, with honest updates in between:\n\n{busy}")
-    tables.write_text(f"# {title}\n\n" + "\n".join(halves), encoding="utf-8")
+    write_files({tables: f"# {title}\n\n" + "\n".join(halves)})
     paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
     if chosen is not None:
         file = out / "server.toml"

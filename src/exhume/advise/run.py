@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from exhume.advise.calibrated import Context
 from exhume.advise.defences import defence, defences
 from exhume.advise.records import HONEST, CellResult, HonestRecord, ScoreRecord
+from exhume.capacity import require_federation
 from exhume.data import FeatureSet, load_features
-from exhume.errors import InputError
+from exhume.errors import DataError, InputError
 from exhume.jobs.key import key_of
 from exhume.jobs.progress import Progress
 from exhume.jobs.run import Task, run
@@ -25,7 +27,7 @@ from exhume.simulate.rules import signing_key
 from exhume.simulate.scenario import Scenario, deal, spread_records
 from exhume.simulate.siege import besiege, honest_cost
 
-__all__ = ["Cell", "Matrix", "Request", "matrix_of", "run_matrix"]
+__all__ = ["Cell", "DefenceMatrix", "Request", "matrix_of", "run_matrix"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class DefenceMatrix:
     """A request with its rows dealt out, made once for all cells."""
 
     request: Request
@@ -102,16 +104,19 @@ class Matrix:
         return Context(s, keys, self.request.colluders, self.request.points)
 
 
-def matrix_of(request: Request, given: FeatureSet | None = None) -> Matrix:
+def matrix_of(request: Request, given: FeatureSet | None = None) -> DefenceMatrix:
     """Load the features (unless they are given) and deal them out."""
+    require_federation(request.dim if given is None else given.dim)
     found = given or load_features(
         request.data, request.encoder, dim=request.dim, seed=request.seed, limit=request.limit
     )
     train, test = (found.train_features, found.train_labels), (found.test_features, found.test_labels)
-    return Matrix(request, deal(train, test, found.classes, seed=request.seed))
+    return DefenceMatrix(request, deal(train, test, found.classes, seed=request.seed))
 
 
-def run_matrix(matrix: Matrix, folder: Path, *, jobs: int = 0, progress: Progress | None = None) -> list[CellResult]:
+def run_matrix(
+    matrix: DefenceMatrix, folder: Path, *, jobs: int = 0, progress: Progress | None = None
+) -> list[CellResult]:
     """Do every cell that is not done yet; returns the results of all, in order. A cell that failed is tried again."""
     request = matrix.request
     features = np.ascontiguousarray(matrix.scenario.features)
@@ -121,14 +126,17 @@ def run_matrix(matrix: Matrix, folder: Path, *, jobs: int = 0, progress: Progres
     tasks = [Task(key_of(work, common | asdict(cell)), cell, cell.defence) for cell in matrix.cells()]
     store = Store(folder / "cells.jsonl")
     found = run(tasks, work, store, shared=matrix, workers=jobs, progress=progress, again=_failed)
-    return [CellResult.model_validate(found[task.key]) for task in tasks]
+    try:
+        return [CellResult.model_validate(found[task.key]) for task in tasks]
+    except ValidationError as error:
+        raise DataError(f"{store.path} holds results that this version did not write; remove it") from error
 
 
 def _failed(result: dict[str, Any]) -> bool:
     return result.get("error") is not None
 
 
-def work(matrix: Matrix, cell: Cell) -> dict[str, Any]:
+def work(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
     """Do one cell; whatever goes wrong in it becomes its record."""
     made = CellResult(attack=cell.attack, defence=cell.defence, busy=cell.busy)
     try:
@@ -138,7 +146,7 @@ def work(matrix: Matrix, cell: Cell) -> dict[str, Any]:
         return made.model_copy(update={"error": f"{type(error).__name__}: {error}"}).model_dump(mode="json")
 
 
-def _played(matrix: Matrix, cell: Cell) -> dict[str, Any]:
+def _played(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
     request = matrix.request
     records = spread_records(matrix.scenario, request.trials)
     federation = _federation(matrix, cell.defence)
@@ -150,6 +158,6 @@ def _played(matrix: Matrix, cell: Cell) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _federation(matrix: Matrix, name: str) -> Federation:
+def _federation(matrix: DefenceMatrix, name: str) -> Federation:
     config = defence(name).config(matrix.context())
     return Federation.behind(matrix.scenario, config, seed=matrix.scenario.seed, colluders=matrix.request.colluders)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from exhume.attack.estimate.direct import direct
-from exhume.attack.probes.base import Probe
+from exhume.attack.probes.base import Probe, coordinates_of
 from exhume.attack.state import State
 from exhume.attack.transcript import Recorder, Transcript
+from exhume.attack.watched import same_broadcast
 from exhume.errors import AttackError, RefusedError
 from exhume.numerics import RANK_TOLERANCE
 from exhume.protocol.head import Head
@@ -69,7 +68,7 @@ class Attack:
     def observe(self) -> Head:
         """Look at the public head; counts as a response only if it is new."""
         head = self._target.head()
-        if self._seen is None or not _same(head, self._seen):
+        if self._seen is None or not same_broadcast(head, self._seen):
             self._cost = replace(self._cost, responses=self._cost.responses + 1)
         self._seen = head
         return head
@@ -79,7 +78,7 @@ class Attack:
 
         The cancellation is sent even if the run fails or is interrupted.
         """
-        recorder = Recorder(self.observe(), probe.name)
+        recorder = Recorder(self.observe(), probe.name, coordinates_of(probe))
         final: Head | None = None
         try:
             for step in probe.steps():
@@ -119,7 +118,7 @@ class Attack:
         except RefusedError:
             raise
         except BaseException:
-            if self._seen is not None and not _same(self._target.head(), self._seen):
+            if self._seen is not None and not same_broadcast(self._target.head(), self._seen):
                 recorder.sent(update.net)
             raise
         recorder.sent(update.net)
@@ -135,13 +134,6 @@ class Attack:
         )
         self._seen = head
         return head
-
-
-def _same(one: Head, other: Head) -> bool:
-    """Whether two heads are one broadcast: by serial where both tell one, else by weights."""
-    if one.serial is not None and other.serial is not None:
-        return one.serial == other.serial
-    return np.array_equal(one.weights, other.weights)
 
 
 def _check_fresh(before: Head | None, head: Head) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from exhume.attack import probes as known_probes
+from exhume.attack import estimate, probes, recover
 from exhume.audit.settings import DEFAULT_DIM, Settings
 from exhume.defence.config import Config
+from exhume.simulate import attackers
 from exhume.simulate.rules import HARDENED, in_words, name_of, resolve
 
 __all__ = ["explain"]
@@ -33,13 +36,11 @@ def explain(
         The operator's own settings, once they are made for these sizes.
     """
     least = "ceil(d/c)" if dim is None or classes is None else f"ceil({dim}/{classes}) = {math.ceil(dim / classes)}"
-    probes = "\n".join(
-        f"    - {name}: {known_probes.REGISTRY[name].about.format(scale=settings.scale)}" for name in settings.probe
-    )
     deletions = "\n".join(f"    - {name}: {_DELETIONS[name]}" for name in settings.kind)
     return f"""\
 Threat model of this audit
 
+The records are {settings.data} under the encoder {settings.encoder}.
 The server keeps S = sum of f f' and G = sum of f y' over the retained records of {settings.clients} clients and
 {_server(settings, defence)}
 
@@ -47,18 +48,27 @@ The attacker is one of the clients.
   Knows: the frozen encoder, its own records, the messages it sent, the number of features and classes.
          Not the ridge coefficient gamma, nor anything of the other clients.
   Sends: well-formed updates, as every client may:
-{probes}
+{_list(settings.probe, probes.REGISTRY, scale=settings.scale)}
          Each sequence is cancelled at its end; at the very end the recovered block is replayed.
   Sees:  every broadcast head. It needs at least {least} responses to identify one state (Corollary 1).
+  Reads: the hidden state from these responses:
+{_list([settings.estimator], estimate.REGISTRY)}
+         what was deleted, from the state before and what it sees after:
+{_list(settings.recovery, recover.REGISTRY)}
 
 The event is exactly one honest deletion:
 {deletions}
 
-The quiet interval: while one probe sequence runs, nobody else updates the server, and between the two
-sequences nothing happens but that one deletion. If more happens, only the signed sum of all changes comes out,
-and it cannot be split among them. An audit assumes the interval; it does not measure how often it occurs.
+The quiet interval: the audit plays each probe sequence while nobody else updates the server, as the paper does.
+A quiet interval is not needed: an attacker that watches every broadcast reads other people's changes along with
+the state, up to as many records a broadcast as there are classes (`exhume advise` plays it: stitched).
 
 The evaluator (this program) reads the hidden ledger only to carry out the deletion and to score the outcome."""
+
+
+def _list(names: Iterable[str], registry: Mapping[str, Any], **values: object) -> str:
+    """List registered things, each with what it says about itself."""
+    return "\n".join(f"    - {name}: {registry[name].about.format(**values)}" for name in names)
 
 
 def _server(settings: Settings, defence: Config | None) -> str:
@@ -84,5 +94,6 @@ Its ledger and its solves stay float64. It does not check who owns a record, and
             f"which checks nothing and releases {heads} heads.",
             "The attacker of these probes skips what is refused, and takes a withheld head for no answer. Besides it,",
             "attackers that know the settings are played: they scale down, split, wait, average and guess.",
+            _list(settings.attackers, attackers.REGISTRY),
         ]
     )

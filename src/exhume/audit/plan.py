@@ -12,6 +12,7 @@ from exhume.attack import probes
 from exhume.attack.probes import Probe, Resources
 from exhume.audit.records import SCHEMA
 from exhume.audit.settings import Settings
+from exhume.capacity import require_federation
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
 from exhume.defence.config import Config
@@ -19,7 +20,6 @@ from exhume.errors import DataError
 from exhume.jobs.key import key_of
 from exhume.jobs.run import Task
 from exhume.numerics import Rows
-from exhume.simulate import attackers
 from exhume.simulate.federation import Federation
 from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
@@ -143,14 +143,8 @@ class Plan:
             for facing in self.facings
         ]
         if self.dealt is not None:
-            units += [Unit(self.facings[0], attack=name) for name in self.attacks()]
+            units += [Unit(self.facings[0], attack=name) for name in self.settings.attackers]
         return units
-
-    def attacks(self) -> tuple[str, ...]:
-        """Return the adaptive attackers to play: those that were named, else all that want to read or put back."""
-        if self.settings.attack is not None:
-            return self.settings.attack
-        return tuple(name for name, attacker in attackers.REGISTRY.items() if attacker.aim != "burn")
 
     def tasks(self, work: Any) -> list[Task]:
         """Return the units as tasks, with the hash of everything that each outcome depends on."""
@@ -174,6 +168,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     The attacker is the first client whose own rows have full feature rank, as in the paper. Where there is none, the
     client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank.
     """
+    require_federation(settings.width if given is None else given.dim, settings.jobs)
     found = given or load_features(
         settings.data,
         settings.encoder,
@@ -184,6 +179,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         labels=settings.labels,
         tick=tick,
     )
+    require_federation(found.dim, settings.jobs)
     parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
     usable = usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from exhume.attack import probes, recover
+from exhume.attack import estimate, probes, recover
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, OldNameWarning, unknown_name
@@ -53,11 +53,12 @@ class Settings(BaseModel):
     precision: tuple[str, ...] = ("float64", "float32")
     defence: str | None = None
     attack: tuple[str, ...] | None = None
+    estimator: str = "direct"
     recovery: tuple[str, ...] = ("difference", "rank-one")
     trials: int = Field(default=100, ge=1)
     responses: int | None = Field(default=None, ge=1)
     scale: float = Field(default=1e4, gt=0, allow_inf_nan=False)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     jobs: int = Field(default=0, ge=0)
     out: Path = Path("exhume-report")
     json_file: str | None = None
@@ -77,6 +78,14 @@ class Settings(BaseModel):
             raise ValueError("a list with at least one name")
         return tuple(dict.fromkeys(names))
 
+    @field_validator("features", "labels", "out", "json_file", "home", "defence", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """Refuse a path without a name: it would mean this folder."""
+        if isinstance(value, str) and (not value or "\0" in value):
+            raise ValueError("the name of a file or folder")
+        return value
+
     @field_validator("kind")
     @classmethod
     def _today(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,9 +96,16 @@ class Settings(BaseModel):
         """The number of features to ask the encoder for; None leaves it to the encoder."""
         return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
 
+    @property
+    def attackers(self) -> tuple[str, ...]:
+        """The adaptive attackers to play: those that were named, else all that want to read or put back."""
+        if self.attack is not None:
+            return self.attack
+        return tuple(name for name, attacker in attackers.REGISTRY.items() if attacker.aim != "burn")
+
     def numbers(self) -> dict[str, Any]:
         """Return the settings that any number in the report depends on, apart from which cells are run."""
-        names = {"data", "encoder", "clients", "alpha", "gamma", "recovery", "responses", "scale", "seed"}
+        names = {"data", "encoder", "clients", "alpha", "gamma", "estimator", "recovery", "responses", "scale", "seed"}
         return self.model_dump(mode="json", include=names) | {"dim": self.width}
 
 
@@ -128,7 +144,7 @@ def from_toml(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError("config", "a TOML file that can be read", f"'{path}' ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("config", "a valid TOML file", f"'{path}': {error}") from None
     return {_today(key, f"key in {path.name}"): value for key, value in content.items()}
 
@@ -164,6 +180,7 @@ def _checked(settings: Settings) -> Settings:
         update={
             "encoder": encoders.REGISTRY.find(settings.encoder).name,
             "probe": _names(settings.probe, probes.REGISTRY, "probe"),
+            "estimator": estimate.REGISTRY.find(settings.estimator).name,
             "recovery": _names(settings.recovery, recover.REGISTRY, "recovery"),
             "attack": None if settings.attack is None else _names(settings.attack, attackers.REGISTRY, "attack"),
         }

@@ -9,13 +9,10 @@ from numpy.typing import NDArray
 from scipy.linalg import qr, svdvals
 
 from exhume.errors import DataError, InputError
+from exhume.numerics import RANK_TOLERANCE, Rows
 
-__all__ = ["RANK_TOLERANCE", "dirichlet", "iid", "is_full_rank", "select_attacker", "usable_clients"]
+__all__ = ["dirichlet", "iid", "is_full_rank", "select_attacker", "usable_clients"]
 
-RANK_TOLERANCE = 1e-10
-"""Relative singular-value threshold below which the paper counts a direction as absent."""
-
-Rows = NDArray[np.intp]
 Features = NDArray[np.floating]
 
 

@@ -125,7 +125,7 @@ def hardened_config(
 def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_norm: float) -> tuple[Entry, ...]:
     bounded = Entry.of("bounded-influence", **({} if bounds is None else bounds.options()))
     if show_rows:
-        return bounded, Entry.of("ownership", rows=True)
+        return bounded, Entry.of("ownership", show_rows=True)
     positive = Entry.of("positive-semidefinite", **({} if bounds is None else {"most_rows": bounds.message_rows}))
     owned = Entry.of("algebraic-ownership", least_norm=least_norm) if keep_totals else Entry.of("whole-messages")
     return bounded, positive, owned

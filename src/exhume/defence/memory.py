@@ -43,8 +43,9 @@ class Saveable:
 
     A rule says what it remembers (`remembered`), takes it over again (`restore`), and says which of its arguments a
     saved state must agree with (`configuration`); `save`, `load` and a repr that shows no secret follow from these.
-    What it remembers are lists and tables of things that are replaced, never changed: a checkpoint copies the lists and
-    tables only.
+
+    What it remembers is replaced, or added to and taken from lists, sets and tables; then a `checkpoint` copies these
+    and shares the things in them. A rule that changes the things themselves has a checkpoint of its own.
     """
 
     name: ClassVar[str] = ""
@@ -61,7 +62,7 @@ class Saveable:
         """Take over what `remembered` returned."""
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
-        """Keep the lists and tables of the memory, not what is in them."""
+        """Keep the lists, sets and tables of the memory, not the things in them."""
         return keep(self, **{name: _held(value) for name, value in self.__dict__.items()})
 
     def save(self) -> bytes:
@@ -90,12 +91,13 @@ def keep_entries(table: dict[str, Any], clients: Sequence[str]) -> Undo:
 
 
 def _held(value: Any) -> Any:
-    """Return a copy of a list, set, table or whatever knows how to copy itself; the things in them are shared."""
-    if isinstance(value, dict):
-        made = copy.copy(value)
-        made.update((key, _held(item)) for key, item in value.items() if isinstance(item, (dict, list, set)))
-        return made
-    return copy.copy(value) if isinstance(value, (list, set)) or hasattr(type(value), "__copy__") else value
+    """Return a copy of a list, set, table, array or what knows how to copy itself; the things in them are shared."""
+    made = copy.copy(value) if isinstance(value, (list, set, dict)) or hasattr(type(value), "__copy__") else value
+    if isinstance(made, dict):
+        made.update(
+            (key, _held(item)) for key, item in value.items() if isinstance(item, (dict, list, set, np.ndarray))
+        )
+    return made
 
 
 def shown(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from exhume.defence.defences import Defences
 from exhume.defence.memory import Memory, nested, pack, unpack
 from exhume.errors import InputError, StaleServerError
 from exhume.files import PRIVATE, atomic_file, held, remove_stale
+from exhume.protocol.drift import Lost
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Counts
@@ -36,7 +37,7 @@ def save_server(server: Server, path: str | Path, *, replace: bool = False) -> N
     Parameters
     ----------
     server
-        The server. What it accepts while it is being saved may or may not be in the file.
+        The server. Threads may use it meanwhile: the file holds a finished step.
     path
         The file. What killed processes left of earlier saves beside it is removed.
     replace
@@ -48,10 +49,13 @@ def save_server(server: Server, path: str | Path, *, replace: bool = False) -> N
         If somebody else has saved to the file since: what they accepted would be lost. Nothing is written.
     """
     file = Path(path)
-    total, head = server.ledger.summary, server.released
-    arrays = {"gram": total.gram, "moment": total.moment, "defences": nested(Defences.of(server).save())}
-    values: dict[str, Any] = {"gamma": server.ledger.gamma, "grid": server.ledger.grid, "counts": asdict(server.counts)}
-    values["head"] = None
+    with server.paused():  # what is saved belongs to one step
+        ledger, head, counts = server.ledger, server.released, server.counts
+        total, lost = ledger.summary, ledger.lost
+        defences = nested(Defences.of(server).save())
+    arrays = {"gram": total.gram, "moment": total.moment, "defences": defences}
+    values: dict[str, Any] = {"gamma": ledger.gamma, "grid": ledger.grid, "counts": asdict(counts)}
+    values |= {"lost": asdict(lost), "head": None}
     if head is not None:
         arrays["head"] = head.weights
         values["head"] = {"precision": head.precision, "serial": head.serial}
@@ -83,7 +87,8 @@ def load_server(config: Config | str | Path, path: str | Path) -> Server:
     saved = unpack(data, "server", {})
     values, arrays = saved.values, saved.arrays
     try:
-        ledger = Ledger(Summary.kept(arrays["gram"], arrays["moment"]), values["gamma"], values["grid"])
+        total, lost = Summary.kept(arrays["gram"], arrays["moment"]), Lost(**values.get("lost", {}))
+        ledger = Ledger(total, values["gamma"], values["grid"], lost)
         told = values["head"]
         head = None if told is None else Head(arrays["head"], told["precision"], told["serial"])
         counts = Counts(**values["counts"])

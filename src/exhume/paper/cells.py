@@ -13,7 +13,7 @@ from exhume.attack.probes.base import Probe, Step
 from exhume.attack.probes.designed import designed
 from exhume.attack.probes.own_data import own_data
 from exhume.attack.probes.random import random
-from exhume.data import dirichlet, select_attacker
+from exhume.data import dirichlet, iid, select_attacker
 from exhume.errors import unknown_name
 from exhume.numerics import Rows
 from exhume.paper.feature_source import FeatureSource
@@ -30,11 +30,18 @@ DRAWN_CLIENTS = 20
 
 @dataclass(frozen=True)
 class Split:
-    """A Dirichlet split into clients; the attacker is the first with full feature rank."""
+    """A split into clients, Dirichlet or (alpha None) IID; the attacker is the first with full feature rank."""
 
     seed: int
     members: int = 50
-    alpha: float = 0.05
+    alpha: float | None = 0.05
+
+    def deal(self, labels: Rows, seed: int | None = None) -> tuple[Rows, ...]:
+        """Return the rows of each client."""
+        chosen = self.seed if seed is None else seed
+        if self.alpha is None:
+            return iid(labels, self.members, chosen)
+        return dirichlet(labels, self.members, self.alpha, chosen)
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class Rehearsed:
 def dealt(source: FeatureSource, split: Split, gamma: float = 1e-3) -> Scenario:
     """Deal the rows of a split out, with the paper's attacker."""
     found = source.load()
-    parts = dirichlet(found.train_labels, split.members, split.alpha, split.seed)
+    parts = split.deal(found.train_labels)
     attacker = select_attacker(found.train_features, parts)
     return Scenario(
         found.train_features,
@@ -155,7 +162,7 @@ def victim_rows(stage: Scenario, split: Split, victim: Victim) -> Rows:
     if victim.kind == "class":
         return np.flatnonzero(stage.labels == victim.number)
     if not victim.others:
-        return dirichlet(stage.labels, split.members, split.alpha, victim.seed)[victim.number]
+        return split.deal(stage.labels, victim.seed)[victim.number]
     honest = np.delete(np.arange(len(stage.parts)), stage.attacker)
     drawn = rng.choice(honest, min(DRAWN_CLIENTS, len(honest)), replace=False)
     return stage.parts[int(drawn[victim.number])]

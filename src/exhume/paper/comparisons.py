@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from exhume.paper.feature_source import WIDE
 from exhume.paper.published import ENCODER, published, reasons
 from exhume.paper.table import Table, TableRow
 from exhume.paper.values import Count, Number, Range, Value
@@ -36,7 +37,7 @@ class Comparison:
     @property
     def comparable(self) -> bool:
         """Whether both values exist and come from the same encoder."""
-        paper = "dinov2" if self.table == "dinov2" else ENCODER
+        paper = WIDE if self.table == "dinov2" else ENCODER
         return self.published is not None and self.measured is not None and self.encoder == paper
 
     @property

@@ -1,8 +1,10 @@
 """768-dimensional robustness: one-state identification from attacker data at the lower bound and at 104/77 of it.
 
-The paper uses DINOv2 ViT-B/14. Where its features are not at hand, frozen random Fourier features of the study's
-encoder stand in (768 for 512), and the encoder column says so: the dimension is then the same, the spectrum is not,
-and whether the lower bound of responses suffices depends on the spectrum.
+The paper uses DINOv2 ViT-B/14. Where its features are not at hand, a frozen lift of the study's encoder stands in (768
+for 512), and the heading says so: random Fourier features under a LayerNorm, which is how DINOv2 ends. A LayerNorm puts
+the constant into the span of the features. The columns of a head then sum to a nearly fixed vector, so that each answer
+gives c - 1 strong columns and a weak one, and 77 answers do not identify the state, as in the paper; 104 do. Without
+the LayerNorm the same lift was identified with 77.
 """
 
 from __future__ import annotations

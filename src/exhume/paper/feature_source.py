@@ -14,19 +14,22 @@ from exhume.data import FeatureSet, load_features
 from exhume.data.extract import Tick
 from exhume.errors import ExhumeError
 
-__all__ = ["TICK", "FeatureSource", "fourier", "heading", "wide"]
+__all__ = ["TICK", "WIDE", "FeatureSource", "heading", "lifted", "wide"]
 
 TICK: ContextVar[Tick | None] = ContextVar("tick", default=None)
 """Told about the progress of an extraction, should features have to be computed."""
 
 _HEADINGS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
+WIDE = "dinov2-vitb14"
+"""The encoder of the paper's 768-dimensional experiment."""
+
 BANDWIDTH = 4.0
 _BATCH = 4096
 
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Names of a data set and an encoder, and where to look; `lift` puts that many random Fourier features on top."""
+    """Names of a data set and an encoder, and where to look; `lift` puts that many features on top (see `lifted`)."""
 
     data: str
     encoder: str
@@ -42,7 +45,7 @@ class FeatureSource:
     @property
     def title(self) -> str:
         """The encoder as headings name it."""
-        return self.encoder if self.lift is None else f"{self.lift} random Fourier features of {self.encoder}"
+        return self.encoder if self.lift is None else f"{self.lift} LayerNorm features lifted from {self.encoder}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,7 +57,7 @@ class FeatureSource:
     def fingerprint(self) -> str:
         """Hash that names the content, without computing a lift."""
         base = _load(replace(self, lift=None)).fingerprint
-        return base if self.lift is None else _lifted(base, self.lift)
+        return base if self.lift is None else _lift_print(base, self.lift)
 
 
 def heading(data: str) -> str:
@@ -62,26 +65,30 @@ def heading(data: str) -> str:
     return _HEADINGS.get(data, data)
 
 
-def _lifted(fingerprint: str, dim: int) -> str:
-    return hashlib.sha256(f"{fingerprint} fourier {dim} {BANDWIDTH}".encode()).hexdigest()
+def _lift_print(fingerprint: str, dim: int) -> str:
+    return hashlib.sha256(f"{fingerprint} layer-norm fourier {dim} {BANDWIDTH}".encode()).hexdigest()
 
 
-def fourier(rows: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
-    """Return frozen random Fourier features (Rahimi and Recht) of rows scaled to unit length.
+def lifted(rows: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
+    """Return wider frozen features: random Fourier features (Rahimi and Recht) of unit rows, then a LayerNorm.
 
-    A ReLU layer would not do: on a client with one class of images many units are dead or linear, so that no client has
-    full rank.
+    The LayerNorm, with a fixed random scale and shift, is how vision transformers such as DINOv2 end. It puts the
+    constant into the span of the features: one combination of them is 1 on every row. A ReLU layer would not do: on a
+    client with one class of images many units are dead or linear, so that no client has full rank.
     """
     rng = np.random.default_rng(0)
     directions = BANDWIDTH * rng.standard_normal((rows.shape[1], dim))
     phases = rng.uniform(0, 2 * np.pi, dim)
-    lifted = np.empty((len(rows), dim))
+    scale, shift = rng.uniform(0.5, 1.5, dim), rng.uniform(-0.5, 0.5, dim)
+    found = np.empty((len(rows), dim))
     for i in range(0, len(rows), _BATCH):
         batch = rows[i : i + _BATCH]
         lengths = np.maximum(np.linalg.norm(batch, axis=1, keepdims=True), 1e-15)
-        lifted[i : i + _BATCH] = np.cos((batch / lengths) @ directions + phases)
-    lifted.flags.writeable = False
-    return lifted
+        waves = np.cos((batch / lengths) @ directions + phases)
+        waves -= waves.mean(axis=1, keepdims=True)
+        found[i : i + _BATCH] = waves / waves.std(axis=1, keepdims=True) * scale + shift
+    found.flags.writeable = False
+    return found
 
 
 @lru_cache(maxsize=3)
@@ -93,10 +100,10 @@ def _load(source: FeatureSource) -> FeatureSet:
     base = _load(replace(source, lift=None))
     return replace(
         base,
-        train_features=fourier(base.train_features, source.lift),
-        test_features=fourier(base.test_features, source.lift),
+        train_features=lifted(base.train_features, source.lift),
+        test_features=lifted(base.test_features, source.lift),
         encoder=source.title,
-        fingerprint=_lifted(base.fingerprint, source.lift),
+        fingerprint=_lift_print(base.fingerprint, source.lift),
     )
 
 
@@ -106,7 +113,7 @@ def wide(source: FeatureSource) -> FeatureSource:
 
     512 dimensions become 768, those of DINOv2 ViT-B/14.
     """
-    candidate = replace(source, encoder="dinov2", dim=None)
+    candidate = replace(source, encoder=WIDE, dim=None)
     if source.path is None:
         try:
             load_features(candidate.data, candidate.encoder, home=candidate.home, download=False, tick=TICK.get())

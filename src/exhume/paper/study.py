@@ -37,6 +37,8 @@ class Sizes:
     """Deletions per probe scale."""
     calibration: int = 5000
     held_out: int = 10000
+    decoded: int = 200
+    """Deleted records whose pictures decoders draw, in each partition."""
     name: str = "full"
 
     def resized(self, changes: Iterable[str]) -> Sizes:
@@ -60,7 +62,8 @@ class Sizes:
             f"{self.partitions} partitions (all from float64 heads, {self.clients} of each from float32); "
             f"{self.seeds} attacker-data seeds of {self.own_records} records, {self.classes} classes and "
             f"{self.own_clients} clients; {self.sequences} random sequences; {self.scale_records} deletions per probe "
-            f"scale; {self.calibration} calibration and {self.held_out} held-out honest messages"
+            f"scale; {self.calibration} calibration and {self.held_out} held-out honest messages; "
+            f"{self.decoded} decoded records per partition"
         )
 
 
@@ -75,6 +78,7 @@ QUICK = Sizes(
     own_clients=4,
     sequences=3,
     scale_records=3,
+    decoded=20,
     name="quick",
 )
 
@@ -90,6 +94,10 @@ class Study:
     members: int = 50
     """Clients in a split."""
     alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < math.inf:
+            raise InputError("alpha", "a positive finite number", self.alpha)
 
     @property
     def data(self) -> str:

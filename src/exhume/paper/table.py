@@ -75,6 +75,8 @@ class Table:
         Draws the figure of all studies to a file; a table has none.
     order : float
         Its place on the page, among the orders of the others.
+    lacks : callable, optional
+        Says what a study lacks for it to run, in words; None if nothing.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Table:
     rows: Callable[[Sequence[Study], Results], list[TableRow]]
     draw: Callable[[Sequence[Study], Results, Path], None] | None = None
     order: float = math.inf
+    lacks: Callable[[Study], str | None] | None = None
 
 
 def row(study: Study, name: str, cells: Mapping[str, Value | None], trials: int) -> TableRow:

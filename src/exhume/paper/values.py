@@ -17,7 +17,7 @@ import numpy as np
 from exhume.errors import InputError
 from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["Count", "Mean", "Number", "Range", "Value", "from_plain", "parse"]
+__all__ = ["Count", "Mean", "Number", "Range", "Value", "Words", "from_plain", "parse"]
 
 
 def _number(x: float) -> str:
@@ -142,7 +142,26 @@ class Range:
         return {"low": _plain(self.low), "high": _plain(self.high)}
 
 
-Value = Number | Mean | Count | Range
+@dataclass(frozen=True)
+class Words:
+    """A judgement in words; never compared."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def size(self) -> float | None:
+        """Words have no size."""
+        return None
+
+    def plain(self) -> dict[str, Any]:
+        """Return what goes into JSON."""
+        return {"words": self.text}
+
+
+Value = Number | Mean | Count | Range | Words
 
 _COUNT = re.compile(r"(\d+)/(\d+)(?: \[([\d.]+), ([\d.]+)\])?")
 
@@ -168,6 +187,8 @@ def from_plain(plain: dict[str, Any] | None) -> Value | None:
     """Read what `plain` gave."""
     if plain is None:
         return None
+    if "words" in plain:
+        return Words(plain["words"])
     if "count" in plain:
         interval = plain.get("interval")
         return Count(plain["count"], plain["of"], None if interval is None else (interval[0], interval[1]))

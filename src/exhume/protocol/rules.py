@@ -67,8 +67,8 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
     about: ClassVar[str] = ""
     """It in one line, for lists."""
 
-    def check(self, ledger: Ledger) -> None:  # noqa: B027 - most fit every ledger
-        """Raise an `InputError` if this part cannot serve such a ledger. Asked once, when a server is built."""
+    def check_size(self, d: int, c: int) -> None:  # noqa: B027 - most suit every ledger
+        """Raise an `InputError` if this part cannot serve a ledger of this size. Asked once, when a server is built."""
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Return what takes back whatever the step that begins now, by these clients, makes this part remember.

@@ -83,7 +83,7 @@ class Server:
         self._head: Head | None = None
         self._lock = threading.RLock()
         for part in self._parts():
-            part.check(ledger)
+            part.check_size(ledger.d, ledger.c)
             part.checkpoint(())  # a rule that cannot be put back is found now, not in the middle of a step
 
     def resume(self, counts: Counts, head: Head | None) -> None:

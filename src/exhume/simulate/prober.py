@@ -11,6 +11,7 @@ import numpy as np
 from exhume.attack.block import Block
 from exhume.attack.probes import moment_pairs
 from exhume.attack.transcript import Recorder, Transcript
+from exhume.attack.watched import Watcher
 from exhume.errors import AttackError, InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
@@ -134,6 +135,8 @@ class Prober:
         """Whether the last head shows the ledger as the attacker left it."""
         self.told: Block | None = None
         """The deleted block, for an attacker who was told it."""
+        self.watcher: Watcher | None = None
+        """Notes every broadcast, its own and others', for an attacker that watches."""
         self._turn, self._waits = 0, PATIENCE
         self._last: Update | None = None
 
@@ -153,7 +156,7 @@ class Prober:
     def send(self, draft: Draft, name: str | None = None) -> Receipt:
         """Send one message, in the next of the attacker's names unless one is given."""
         if self.busy and self.rng.random() < self.busy:
-            self.federation.background(self.rng)
+            self._others()
         names = self.federation.attackers
         sender = name if name is not None else names[self._turn % len(names)]
         self._turn += 1
@@ -162,9 +165,18 @@ class Prober:
             # Slower looks more like honest traffic, at the price of changes that the attacker does not know.
             self._waits -= 1
             for _ in self.federation.scenario.honest:
-                self.federation.background(self.rng)
+                self._others()
             receipt = self._submit(draft, sender)
         return receipt
+
+    def _others(self) -> None:
+        """Let an honest client send something."""
+        self.federation.background(self.rng)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.watcher is not None and (head := self.federation.head()) is not None:
+            self.watcher.heard(head)
 
     def send_update(self, update: Update) -> Receipt:
         """Send sums in the attacker's first name: what no rows stand behind."""
@@ -182,6 +194,9 @@ class Prober:
         except InputError as error:
             receipt = _impossible(sender, error)
         self.spent.note(receipt)
+        if receipt.accepted and self.watcher is not None:
+            self.watcher.sent(self._last.net)
+            self._watch()
         self.clean = receipt.head is not None if receipt.accepted else self.clean
         return receipt
 
@@ -285,7 +300,7 @@ class Prober:
             if head is not None and head.serial != before:
                 return True
             if attempt >= own:
-                self.federation.background(self.rng)
+                self._others()
             else:  # two rows a message: so many pairs that a server without a row ledger sees no message twice
                 pair = self.rng.choice(self.federation.scenario.held_out, 2, replace=False)
                 self._stands(self.adding(pair), recorder, standing)

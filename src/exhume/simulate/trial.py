@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -17,7 +18,7 @@ from exhume.attack.block import Block
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Attack, Cost
-from exhume.attack.state import Diagnostics, State
+from exhume.attack.state import Diagnostics, State, alike
 from exhume.attack.theory.bounds import DeletionRun, amplification_bound
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
@@ -27,7 +28,7 @@ from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.federation import Asked, Federation
 from exhume.simulate.listening import ProbeOutcome, listen, refusal_of
-from exhume.simulate.scoring import Replayed, Residuals, Scored, score
+from exhume.simulate.scoring import Replayed, Residuals, Scored, as_known, score, state_error
 
 __all__ = ["Campaign", "Trial"]
 
@@ -48,7 +49,7 @@ class Trial:
     public: Matrix | None
     """The head that went out after the deletion, if one did."""
     identified: bool
-    """Whether both states passed Algorithm 1's tests (the state before alone, where no second one was sought)."""
+    """Whether both states passed the estimator's tests (the state before alone, where no second one was sought)."""
     reason: str | None
     state_error_pre: float | None
     state_error_post: float | None = None
@@ -63,6 +64,8 @@ class Trial:
     recoveries: list[Scored] = field(default_factory=list)
     replays: list[Replayed] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)
+    gone: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """Which records were deleted."""
 
     def recovery(self, method: str) -> Scored | None:
         """Return what one recovery found, if it ran."""
@@ -82,6 +85,8 @@ class Campaign:
         The server with everybody's rows in it; the campaign takes it over.
     probe
         What the attacker sends.
+    estimator
+        What makes a state of a probe's answers, by name.
     tolerance
         Rank tolerance of the identification.
     project
@@ -89,9 +94,16 @@ class Campaign:
     """
 
     def __init__(
-        self, federation: Federation, probe: Probe, *, tolerance: float = RANK_TOLERANCE, project: bool = True
+        self,
+        federation: Federation,
+        probe: Probe,
+        *,
+        estimator: str = "direct",
+        tolerance: float = RANK_TOLERANCE,
+        project: bool = True,
     ) -> None:
         self.federation, self.probe, self.scenario = federation, probe, federation.scenario
+        self._estimator = estimate.REGISTRY.find(estimator)
         self._tolerance, self._project = tolerance, project
         start = federation.server.ledger.copy()
         self._start, self.A, self.W = start.summary, federation.A, start.head()
@@ -101,10 +113,12 @@ class Campaign:
         self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
         self.residuals = Residuals.between(start, federation.server.ledger)
         found, self.diagnostics, self.reason = self._identified(self.outcome)
-        self.state_error = None if found is None else relative(found.A - self.A, self.A)
-        """Relative error of the paper's estimate of the state."""
-        sharper = found if exact else self._sharper(self.outcome.transcript)
-        self.state_error_sharper = None if sharper is None else relative(sharper.A - self.A, self.A)
+        self.state_error = state_error(found, self.A)
+        """Relative error of the estimator's state."""
+        # With dead coordinates the symmetric estimate is the sharper one for exact heads too.
+        whole = found is None or found.live is None
+        sharper = found if exact and whole else self._sharper(self.outcome.transcript)
+        self.state_error_sharper = state_error(sharper, self.A)
         standing = self.outcome.standing
         self.before, self.sharper = _moved(found, standing), _moved(sharper, standing)
         if standing is not None:
@@ -121,7 +135,7 @@ class Campaign:
         if outcome.transcript is None or not outcome.responses:
             return None, None, outcome.why()
         try:
-            state = estimate.direct(outcome.transcript, tolerance=self._tolerance)
+            state = self._estimator(outcome.transcript, tolerance=self._tolerance, guess=self._guess)
         except NotIdentifiedError as error:
             found = error.diagnostics if isinstance(error.diagnostics, Diagnostics) else None
             return None, found, outcome.why(error.reason)
@@ -129,14 +143,17 @@ class Campaign:
             return None, None, outcome.why(f"unstable: {error}")
         return state, state.diagnostics, outcome.why()
 
+    @cached_property
+    def _guess(self) -> Matrix:
+        """The attacker's guess of the state without any answer: the gram of its own rows."""
+        return estimate.gram_guess(self.scenario.own[0])
+
     def _sharper(self, transcript: Transcript | None) -> State | None:
         """Return the noise-aware estimate that recoveries from single heads start from, unless heads are exact."""
         if transcript is None or not transcript.responses:
             return None
         try:
-            return estimate.symmetric(
-                transcript, tolerance=self._tolerance, guess=estimate.gram_guess(self.scenario.own[0])
-            )
+            return estimate.symmetric(transcript, tolerance=self._tolerance, guess=self._guess)
         except (NotIdentifiedError, np.linalg.LinAlgError):
             return None
 
@@ -159,6 +176,7 @@ class Campaign:
             known,
             None if known else self.reason,
             self.state_error,
+            gone=rows,
         )
         if asked.refused is not None:
             trial.identified, trial.reason = False, f"deletion refused: {asked.refused}"
@@ -215,9 +233,11 @@ class Campaign:
         }
 
     def _judge_states(self, trial: Trial, before: State, after: State, deleted: Summary) -> None:
+        before, after = alike(before, after)
         truth = self.A - deleted.gram
-        trial.state_error_post = relative(after.A - truth, truth)
-        run = DeletionRun(self.A, truth, self.W, trial.head, before, after)
+        trial.state_error_post = state_error(after, truth)
+        A = as_known(self.A, after)
+        run = DeletionRun(A, as_known(truth, after), self.W, trial.head, before, after)
         trial.amplification = amplification_bound(run).right
 
     def _keep(
@@ -234,6 +254,8 @@ class Campaign:
         own_gram = entry.needs == "state"
         if own_gram and self._project:
             scored = replace(scored, min_eigenvalue=found.block.min_eigenvalue)
+        if 1 < trial.rows < self.scenario.d:
+            scored = replace(scored, membership=self._membership(found.block, trial.gone))
         trial.recoveries.append(scored)
         trial.blocks[entry.name] = found.block
         replayed = self._replayed(entry.name, found.block, deleted, trial.label, attack, federation, standing)
@@ -244,6 +266,16 @@ class Campaign:
             replayed = self._projected(replayed, found.block, deleted, federation, standing)
         trial.replays.append(replayed)
         trial.cost = max(trial.cost, replayed.cost or attack.cost, key=lambda cost: cost.messages)
+
+    def _membership(self, block: Block, gone: Rows) -> float | None:
+        """Return how well a block tells its own records from others of their classes that stayed."""
+        s = self.scenario
+        others = np.setdiff1d(s.others, gone)
+        others = others[np.isin(s.labels[others], s.labels[gone])]
+        if not len(others):
+            return None
+        found = recover.membership(block, s.features[np.concatenate([gone, others])])
+        return recover.ranking(found.outside[: len(gone)], found.outside[len(gone) :])
 
     def _replayed(
         self,

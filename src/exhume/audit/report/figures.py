@@ -273,12 +273,15 @@ def digits_figure(found: Gallery | None) -> Illustration | None:
     servers = list(found.recovered)
     with style():
         count = len(found.originals)
-        figure = Figure(figsize=(0.95 * count + 1.4, 0.95 * (1 + len(servers)) + 0.1), layout="constrained")
-        axes = figure.subplots(1 + len(servers), count, squeeze=False)
-        for i, images in enumerate([found.originals, *found.recovered.values()]):
+        lines = {"deleted": found.originals}
+        lines |= {f"recovered\n{name}": images for name, images in found.recovered.items()}
+        if found.null is not None:
+            lines["null:\nlabel alone"] = found.null
+        figure = Figure(figsize=(0.95 * count + 1.4, 0.95 * len(lines) + 0.1), layout="constrained")
+        axes = figure.subplots(len(lines), count, squeeze=False)
+        for i, (name, images) in enumerate(lines.items()):
             for j in range(count):
                 _picture(axes[i][j], images[j])
-            name = "deleted" if i == 0 else f"recovered\n{servers[i - 1]}"
             axes[i][0].set_ylabel(name, rotation=0, ha="right", va="center")
     errors = [
         f"{quantity(error)} with {_as_heads(server)}"
@@ -286,6 +289,8 @@ def digits_figure(found: Gallery | None) -> Illustration | None:
         else f"nothing came back with {_as_heads(server)}"
         for server in servers
     ]
+    if found.null_error is not None and math.isfinite(found.null_error):
+        errors.append(f"{quantity(found.null_error)} for the null")
     off = f"median pixel error {'; '.join(errors)}"
     see = f"Top: {count} deleted images; below: what the attacker made of the heads ({off})."
     how = f" Probe {found.probe}, recovery {found.recovery}; pixels: {found.how}."

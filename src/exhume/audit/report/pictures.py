@@ -1,4 +1,4 @@
-"""From recovered features back to pixels, where the encoder is simple enough to be undone."""
+"""From recovered features back to pixels: by undoing a simple encoder, else by a decoder of the attacker's own rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from threadpoolctl import threadpool_limits
 
 from exhume.attack.block import Block
 from exhume.audit.plan import Facing, Plan
-from exhume.data import encoders, sets
+from exhume.audit.report.decoded import LocalReader, available
+from exhume.data import ImageSet, encoders, sets
 from exhume.data.encoders.random_relu import RandomRelu
+from exhume.data.sets import DataSet
 from exhume.errors import ExhumeError
 from exhume.numerics import Matrix, Rows
 from exhume.simulate.trial import Campaign
@@ -34,11 +36,21 @@ class Gallery:
     """SHOWN x H x W, from 0 to 1."""
     recovered: dict[str, Matrix]
     """The same per server; rows of NaN where nothing was recovered."""
+    null: Matrix | None = None
+    """What the recovered labels alone give, where a decoder had to be trained."""
 
     def error(self, server: str) -> float:
         """Return the median relative pixel error on a server."""
+        return self._off(self.recovered[server])
+
+    @property
+    def null_error(self) -> float | None:
+        """The median relative pixel error of the null, where there is one."""
+        return None if self.null is None else self._off(self.null)
+
+    def _off(self, images: Matrix) -> float:
         flat = self.originals.reshape(len(self.originals), -1)
-        gap = self.recovered[server].reshape(flat.shape) - flat
+        gap = images.reshape(flat.shape) - flat
         return float(np.median(np.linalg.norm(gap, axis=1) / np.linalg.norm(flat, axis=1)))
 
 
@@ -80,39 +92,59 @@ def gallery(plan: Plan) -> Gallery | None:
     """Attack a few record deletions once more and picture what came out; None where there is nothing to picture."""
     settings = plan.settings
     entry = sets.REGISTRY.get(settings.data)
-    if entry is None or len(entry.shape) != 2 or settings.encoder not in ("none", "random-relu"):
+    if entry is None or not (_undoable(plan, entry) or available()):
         return None
     rows = [plan.rows(d) for d in plan.deletions() if d.kind == "record"][:SHOWN]
     if not rows:
         return None
-    width = int(np.prod(entry.shape))
-    images = sets.load(settings.data, settings.home).train_images.reshape(-1, width) / 255.0
-    model = encoders.build(settings.encoder, encoders.Options(width, plan.settings.width, settings.seed))
-    projection = model.projection.astype(np.float64) if isinstance(model, RandomRelu) else None
-    reader = Reader(projection, images[plan.scenario.parts[plan.scenario.attacker]])
+    pictured = sets.load(settings.data, settings.home)
+    reader = _reader(plan, entry, pictured)
     probe = "own-data" if "own-data" in settings.probe else settings.probe[0]
     recovery = "rank-one" if "rank-one" in settings.recovery else settings.recovery[0]
-    recovered = {}
+    recovered, nulls = {}, []
     for facing in plan.facings:
         name = facing.precision if facing.bare else facing.server
         with threadpool_limits(limits=1):
-            recovered[name] = _recovered(plan, reader, probe, facing, recovery, rows).reshape(-1, *entry.shape)
-    originals = images[np.concatenate(rows)].reshape(-1, *entry.shape)
-    return Gallery(probe, recovery, reader.how, originals, recovered)
+            drawn, plain = _recovered(plan, reader, probe, facing, recovery, rows)
+        recovered[name] = drawn.reshape(-1, *entry.shape)
+        nulls.append(plain)
+    originals = pictured.train_images[np.concatenate(rows)] / 255.0
+    null = nulls[0].reshape(-1, *entry.shape) if isinstance(reader, LocalReader) else None
+    return Gallery(probe, recovery, reader.how, originals, recovered, null)
 
 
-def _recovered(plan: Plan, reader: Reader, probe: str, facing: Facing, recovery: str, rows: list[Rows]) -> Matrix:
-    width = reader.width
-    found = np.full((len(rows), width), np.nan)
+def _undoable(plan: Plan, entry: DataSet) -> bool:
+    return len(entry.shape) == 2 and plan.settings.encoder in ("none", "random-relu")
+
+
+def _reader(plan: Plan, entry: DataSet, pictured: ImageSet) -> Reader | LocalReader:
+    settings, stage = plan.settings, plan.scenario
+    own = stage.parts[stage.attacker]
+    if not _undoable(plan, entry):
+        return LocalReader(stage.features[own], pictured.train_images[own], stage.labels[own], settings.encoder)
+    width = int(np.prod(entry.shape))
+    model = encoders.build(settings.encoder, encoders.Options(width, settings.width, settings.seed))
+    projection = model.projection.astype(np.float64) if isinstance(model, RandomRelu) else None
+    return Reader(projection, pictured.train_images[own].reshape(-1, width) / 255.0)
+
+
+def _recovered(
+    plan: Plan, reader: Reader | LocalReader, probe: str, facing: Facing, recovery: str, rows: list[Rows]
+) -> tuple[Matrix, Matrix]:
+    """Return what came out, and what the recovered label alone would give where a decoder was trained."""
+    found, null = (np.full((len(rows), reader.width), np.nan) for _ in range(2))
     try:
         campaign = Campaign(plan.federation(facing), plan.probe(probe))
     except ExhumeError:
-        return found
+        return found, null
     for i, row in enumerate(rows):
         try:
             block: Block | None = campaign.trial(row, (recovery,), "record").blocks.get(recovery)
         except ExhumeError:
             continue
         if block is not None:
-            found[i] = reader.read(block.as_sample().feature)
-    return found
+            label, feature = block.as_sample()
+            found[i] = reader.read(feature)
+            if isinstance(reader, LocalReader):
+                null[i] = reader.null(feature, label)
+    return found, null

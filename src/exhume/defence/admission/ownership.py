@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -36,13 +36,14 @@ class Ownership(Saveable, AdmissionRule):
         Relative distance up to which two blocks are the same.
     seed
         The secret of the sketch; drawn if not given.
-    rows
-        Whether every message must be itemised.
+    show_rows
+        Whether every message must show its rows.
     """
 
     name = "ownership"
     about = "deletions are made of what the same client added"
     reads: ClassVar[str] = "client"
+    former_options: ClassVar[Mapping[str, str]] = {"rows": "show_rows"}
 
     def __init__(
         self,
@@ -52,18 +53,18 @@ class Ownership(Saveable, AdmissionRule):
         tolerance: float = TOLERANCE,
         seed: int | None = None,
         size: int = 32,
-        rows: bool = False,
+        show_rows: bool = False,
     ) -> None:
         self.tolerance = tolerance
-        self.rows = rows
+        self.show_rows = show_rows
         self._sketch = Sketch(d, c, size, seed)
         self._items: dict[str, list[Matrix]] = {}
         self._rows = Standing()
 
     @property
     def asks(self) -> frozenset[str]:
-        """Messages must show their rows where ``rows`` is set."""
-        return frozenset({"rows"} if self.rows else ())
+        """Messages must show their rows where ``show_rows`` is set."""
+        return frozenset({"rows"} if self.show_rows else ())
 
     def refuse(self, update: Update, client: str) -> str | None:
         """Match the deletion with what the client has standing, and rows with the summaries that they claim."""
@@ -71,7 +72,7 @@ class Ownership(Saveable, AdmissionRule):
         for side, summary, batch in (("add", update.add, listed.added), ("delete", update.delete, listed.deleted)):
             if batch is not None and not self._makes(batch, summary):
                 return f"{self.name}: {side}: the rows shown do not make the summaries"
-            if self.rows and batch is None and not summary.is_zero:
+            if self.show_rows and batch is None and not summary.is_zero:
                 return f"{self.name}: {side}: this server asks for the rows of every message"
         if update.delete.is_zero:
             return None
@@ -147,7 +148,7 @@ class Ownership(Saveable, AdmissionRule):
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the seed, which is kept with the memory."""
         size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
-        return size | {"tolerance": self.tolerance, "rows": self.rows}
+        return size | {"tolerance": self.tolerance, "show_rows": self.show_rows}
 
     def remembered(self) -> Memory:
         """Return the secret, the sketches of standing messages and the digests of standing rows."""

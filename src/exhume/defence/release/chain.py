@@ -10,7 +10,6 @@ from exhume.defence.release._base import STAGES, stage_of
 from exhume.defence.release._evaluator import mask_of
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads, Occasion, ReleaseRule, Undo
 
 __all__ = ["Chain", "identity"]
@@ -76,10 +75,10 @@ class Chain(Saveable, ReleaseRule):
         blind = all(isinstance(rule, Heads) for rule in self.rules[place + 1 :])
         return occasion if mask is None or blind else mask.masked(occasion)
 
-    def check(self, ledger: Ledger) -> None:
-        """Ask every rule whether it can serve such a ledger."""
+    def check_size(self, d: int, c: int) -> None:
+        """Ask every rule whether it suits such a ledger."""
         for rule in self.rules:
-            rule.check(ledger)
+            rule.check_size(d, c)
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Ask every rule what takes back its part of a step."""

@@ -11,7 +11,6 @@ import numpy as np
 from exhume.defence.release._base import Rule
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion
 
 __all__ = ["Columns"]
@@ -40,14 +39,14 @@ class Columns(Rule):
         """Return the constructor's arguments."""
         return {"keep": list(self.keep)}
 
-    def check(self, ledger: Ledger) -> None:
+    def check_size(self, d: int, c: int) -> None:
         """Refuse a ledger without these classes."""
-        if max(self.keep) >= ledger.c:
-            raise InputError("keep", f"classes from 0 to {ledger.c - 1}", list(self.keep))
+        if max(self.keep) >= c:
+            raise InputError("keep", f"classes from 0 to {c - 1}", list(self.keep))
 
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the head with the other columns zero."""
-        self.check(occasion.ledger)
+        self.check_size(head.d, head.c)
         weights = np.zeros_like(head.weights)
         weights[:, self.keep] = head.weights[:, self.keep]
         return replace(head, weights=weights)

@@ -43,10 +43,10 @@ class TopEigenspace(Rule):
         """Return the constructor's arguments."""
         return {"directions": self.directions}
 
-    def check(self, ledger: Ledger) -> None:
+    def check_size(self, d: int, c: int) -> None:
         """Refuse a ledger of no more dimensions than the subspace has."""
-        if self.directions >= ledger.d:
-            raise InputError("directions", f"below d = {ledger.d}", self.directions)
+        if self.directions >= d:
+            raise InputError("directions", f"below d = {d}", self.directions)
 
     def release(self, head: Head, occasion: Occasion) -> Head:
         """Return the projected head."""
@@ -55,7 +55,7 @@ class TopEigenspace(Rule):
 
     def _basis(self, ledger: Ledger) -> Any:
         d = ledger.d
-        self.check(ledger)
+        self.check_size(d, ledger.c)
         # The count moves exactly when the gram does.
         if self._kept is None or self._kept[0] is not ledger or self._kept[1] != ledger.factorisations:
             vectors = eigh(ledger.summary.gram, subset_by_index=[d - self.directions, d - 1])[1]

@@ -1,0 +1,142 @@
+"""`exhume decode`: list, train and show decoders."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
+from exhume.cli._places import check_file
+from exhume.errors import InputError
+
+if TYPE_CHECKING:
+    from exhume.decode import TrainingRecord
+
+__all__ = ["app"]
+
+app = typer.Typer(help="From features to pictures: decoders and their measures.", no_args_is_help=True)
+
+Home = Annotated[
+    Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
+]
+Data = Annotated[str, typer.Option(help="Data set.")]
+Encoder = Annotated[str, typer.Option(help="Encoder whose features are decoded.")]
+
+
+@app.command("list", cls=Command)
+def list_(json: JsonTo = None) -> None:
+    """List the known decoders."""
+    from exhume.decode import REGISTRY
+
+    check_file("json", json)
+    rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in REGISTRY.values()]
+    put_json(json_text(rows), json)
+    console = console_for(json)
+    for row in rows:
+        extra = f" (extra '{row['extra']}')" if row["extra"] else ""
+        say(console, f"{row['name']:<12}{row['about']}{extra}")
+
+
+@app.command(cls=Command)
+def train(
+    name: Annotated[str, typer.Argument(help="One of {decoders}.", autocompletion=completing("decoders"))],
+    data: Data = "digits",
+    encoder: Encoder = "random-relu",
+    out: Annotated[Path | None, typer.Option(help="Where to write it (default: decoders/ in the home folder).")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Only the first training rows.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of training, where the decoder has any.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images in a step.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of everything random.")] = 0,
+    device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
+    home: Home = None,
+    json: JsonTo = None,
+) -> None:
+    """Train a decoder on a data set's training rows; an interrupted diffusion training goes on where it stopped."""
+    from exhume.data import load_features
+    from exhume.data.home import home_folder
+    from exhume.data.progress import extraction_bar
+    from exhume.decode import REGISTRY, save
+    from exhume.decode.progress import training_bar
+
+    entry = REGISTRY.find(name)
+    path = out or home_folder(home) / "decoders" / f"{name}-{data}-{encoder}.safetensors"
+    check_file("out", path)
+    check_file("json", json)
+    checkpoint = path.with_suffix(".checkpoint.safetensors")
+    given = {"steps": steps, "batch": batch, "device": device}
+    known = {field.name for field in fields(entry.build)}  # type: ignore[arg-type]
+    for option, value in given.items():
+        if value is not None and option not in known:
+            raise InputError(option, f"absent for the {name} decoder, which has none", value)
+    own = {"home": home, "checkpoint": checkpoint}
+    decoder = entry.build(
+        **{key: value for key, value in given.items() if value is not None},
+        **{key: value for key, value in own.items() if key in known},
+    )
+    console = Console(stderr=True)
+    with extraction_bar(console) as tick:
+        found = load_features(data, encoder, home=home, images=True, tick=tick)
+    assert found.images is not None
+    with training_bar(console) as step:
+        decoder.fit(
+            found.train_features[:rows],
+            found.images.train_images[:rows],
+            labels=found.train_labels[:rows],
+            encoder=encoder,
+            seed=seed,
+            tick=step,
+        )
+    save(decoder, path)
+    checkpoint.unlink(missing_ok=True)
+    assert decoder.record is not None
+    _tell(decoder.record, path, json)
+
+
+@app.command(cls=Command)
+def show(
+    file: Annotated[Path, typer.Argument(help="A trained decoder.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set whose test rows to draw; without it, only the record.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of the features (default: the one in the record).")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Test rows to draw and measure.")] = 200,
+    out: Annotated[Path, typer.Option(help="The figure: ten targets, what was drawn, and the null.")] = Path(
+        "decoded.png"
+    ),
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of what is drawn.")] = 0,
+    home: Home = None,
+    json: JsonTo = None,
+) -> None:
+    """Show a trained decoder: its record, and its measures and pictures on a data set's test rows (exact features)."""
+    from exhume.decode import load
+    from exhume.decode.show import draw, measured
+
+    check_file("out", out if data is not None else None)
+    check_file("json", json)
+    decoder = load(file, encoder=encoder)
+    assert decoder.record is not None
+    if data is None:
+        _tell(decoder.record, file, json)
+        return
+    shown = measured(decoder, data, home=home, rows=rows, seed=seed)
+    draw(shown, out)
+    put_json(json_text({"measures": shown.means(), "figure": str(out)}), json)
+    console = console_for(json)
+    for name, means in shown.means().items():
+        say(console, f"{name:<12}" + "  ".join(f"{measure} {value:.3f}" for measure, value in means.items()))
+    say(console, shown.verdict())
+    say(console, f"written: {out}")
+
+
+def _tell(record: TrainingRecord, path: Path, json: str | None) -> None:
+    put_json(json_text({**asdict(record), "path": str(path)}), json)
+    console = console_for(json)
+    say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
+    say(console, f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
+    say(console, f"written to {path}")

@@ -1,0 +1,48 @@
+"""Renewing some tables of an existing page: their sections and cells are replaced, everything else stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from exhume.errors import DataError
+from exhume.paper.comparisons import Comparison
+
+__all__ = ["renewed_comparisons", "renewed_page"]
+
+_SECTION = re.compile(r"^## .*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"^## [^\n]*\n\n`([a-z0-9_]+)`\. ")
+
+
+def renewed_page(page: str, fresh: str, names: Sequence[str], command: str) -> str:
+    """Return a page with the sections of some tables taken from another page; new ones go to the end.
+
+    Raises
+    ------
+    DataError
+        If the fresh page lacks one of them.
+    """
+    sections = {_name(section): section for section in _SECTION.findall(fresh)}
+    for name in names:
+        if name not in sections:
+            raise DataError(f"the new page has no section {name}")
+        section = f"{sections[name].rstrip()}\n\nRenewed by `{command}`.\n\n"
+        old = [part for part in _SECTION.findall(page) if _name(part) == name]
+        page = page.replace(old[0], section) if old else f"{page.rstrip()}\n\n{section}"
+    return page.rstrip() + "\n"
+
+
+Cells = dict[str, list[Comparison]]
+
+
+def renewed_comparisons(old: Sequence[Comparison], fresh: Cells) -> Cells:
+    """Return the cells of both, by table; the fresh ones where a table is in both."""
+    kept: Cells = {}
+    for cell in old:
+        kept.setdefault(cell.table, []).append(cell)
+    return kept | fresh
+
+
+def _name(section: str) -> str | None:
+    found = _NAME.match(section)
+    return None if found is None else found[1]

@@ -1,0 +1,51 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from exhume.cli.main import app
+from exhume.decode import REGISTRY
+from exhume.errors import DataError, InputError
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["decode", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_names_every_decoder():
+    text = run("list")
+    assert all(name in text for name in REGISTRY)
+    assert {row["name"] for row in json.loads(run("list", "--json"))} == set(REGISTRY)
+
+
+def test_train_writes_a_decoder_and_show_reads_it(tmp_path, home):
+    facts = json.loads(run("train", "ridge", "--rows", 400, "--json"))
+    path = home / "decoders" / "ridge-digits-random-relu.safetensors"
+    assert (facts["rows"], facts["encoder"], facts["path"]) == (400, "random-relu", str(path))
+    assert "400 rows, seed 0" in run("show", path)
+    text = run("show", path, "--data", "digits", "--rows", 60, "--out", tmp_path / "a.png")
+    assert "ridge beats mean and class-mean by PSNR, SSIM, re-identified among 60" in text
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    measures = json.loads(run("show", path, "--data", "digits", "--rows", 60, "--out", tmp_path / "b.png", "--json"))
+    assert measures["measures"]["ridge"]["PSNR"] > measures["measures"]["class-mean"]["PSNR"]
+
+
+def test_a_null_is_said_to_show_nothing(tmp_path, home):
+    run("train", "mean", "--out", tmp_path / "mean.safetensors")
+    text = run("show", tmp_path / "mean.safetensors", "--data", "digits", "--rows", 40, "--out", tmp_path / "a.png")
+    assert "these pictures show nothing" in text
+
+
+def test_bad_input_is_answered_in_one_line(tmp_path, home):
+    def fails(error, message, *arguments):
+        with pytest.raises(error, match=message):
+            run(*arguments)
+
+    fails(InputError, "did you mean 'ridge'", "train", "rigde")
+    fails(InputError, "steps must be absent for the ridge decoder", "train", "ridge", "--steps", 5)
+    run("train", "ridge", "--out", tmp_path / "r.safetensors")
+    fails(DataError, "its encoder is random-relu, not none", "show", tmp_path / "r.safetensors", "--encoder", "none")
+    fails(DataError, "cannot be read as a decoder", "show", tmp_path / "absent.safetensors")
+    fails(InputError, "rows must be at least 1", "show", tmp_path / "r.safetensors", "--data", "digits", "--rows", 0)

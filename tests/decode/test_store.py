@@ -1,0 +1,74 @@
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from exhume.decode import build, load, save
+from exhume.errors import DataError, InputError
+
+
+@pytest.fixture
+def file(digits, tmp_path):
+    decoder = build("ridge").fit(digits.train_features, digits.images.train_images, encoder="random-relu")
+    save(decoder, tmp_path / "ridge.safetensors")
+    return tmp_path / "ridge.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"decoder": "mlp"}, "of another training record: its decoder is ridge, not mlp"),
+        ({"encoder": "resnet18"}, "of another training record: its encoder is random-relu, not resnet18"),
+        ({"data": "0" * 64}, "of another training record: its data is"),
+    ],
+)
+def test_weights_of_another_training_record_are_refused(file, asked, message):
+    with pytest.raises(DataError, match=message):
+        load(file, **asked)
+
+
+def test_every_damaged_byte_is_noticed(file):
+    content = bytearray(file.read_bytes())
+    length = int.from_bytes(content[:8], "little")
+    rng = np.random.default_rng(0)
+    places = [8 + length, len(content) - 1, *rng.integers(8 + length, len(content), 20)]
+    # Also in the record: its seed.
+    places.append(bytes(content).index(b'\\"seed\\": 0') + len(b'\\"seed\\": '))
+    for place in places:
+        broken = bytearray(content)
+        broken[place] ^= 1
+        file.write_bytes(broken)
+        with pytest.raises(DataError, match="damaged"):
+            load(file)
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="cannot be read as a decoder"):
+        load(file)
+
+
+def test_what_is_not_a_decoder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot be read as a decoder"):
+        load(tmp_path / "absent.safetensors")
+    for content in (b"", b"short", b"\xff" * 100, json.dumps({}).encode()):
+        (tmp_path / "odd").write_bytes(content)
+        with pytest.raises(DataError, match="cannot be read as a decoder"):
+            load(tmp_path / "odd")
+    save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(DataError, match="cannot be read as a decoder"):
+        load(tmp_path / "foreign.safetensors")
+
+
+def test_a_decoder_that_learnt_nothing_is_not_written(tmp_path):
+    with pytest.raises(InputError, match="one that was fitted or loaded"):
+        save(build("mean"), tmp_path / "d.safetensors")
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_a_write_that_fails_leaves_the_old_file(file, digits, monkeypatch):
+    before = file.read_bytes()
+    other = build("mean").fit(digits.train_features, digits.images.train_images)
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        save(other, file)
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir() if path.is_file()] == [file.name]

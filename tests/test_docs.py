@@ -1,0 +1,102 @@
+"""What pages say can be done: commands, options, defences and configuration files that are there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from exhume.advise.defences import defences
+from exhume.audit.settings import make_settings
+from exhume.cli.main import app
+from exhume.defence.config import parse
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / "docs").glob("*.yml"),
+]
+TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+COMMANDS = typer.main.get_command(app)
+
+
+def flags(words):
+    """Return the options of the command that some words begin with."""
+    command, depth = COMMANDS, 0
+    while hasattr(command, "commands") and depth < len(words) and words[depth] in command.commands:
+        command, depth = command.commands[words[depth]], depth + 1
+    return {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)} | {"--help"}
+
+
+def spoken():
+    """Yield every command of ours in code on a page."""
+    for page, text in TEXTS.items():
+        code = [
+            *re.findall(r"`([^`\n]+)`", text),
+            *(line for block in re.findall(r"```.*?```", text, re.S) for line in block.splitlines()),
+        ]
+        for line in code:
+            for said in re.findall(r"\bexhume ((?:audit|advise|data|paper)\b[^#;]*)", line):
+                yield page, said
+
+
+def hidden(words):
+    command = COMMANDS.commands[words[0]]
+    return {flag for option in command.params if getattr(option, "hidden", False) for flag in option.opts}
+
+
+def test_every_option_of_a_command_on_a_page_is_there():
+    said = list(spoken())
+    assert len(said) > 20
+    for page, command in said:
+        words = command.split()
+        known = flags(words) - (hidden(words) if words[0] in COMMANDS.commands else set())
+        unknown = {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)} - known
+        assert not unknown, (page, command, unknown)
+
+
+def test_every_option_of_a_benchmark_on_a_page_is_there():
+    found = [(page, *m) for page, text in TEXTS.items() for m in re.findall(r"benchmarks/(\w+)\.py([^`#|;]*)", text)]
+    assert found
+    for page, script, words in found:
+        source = (ROOT / "benchmarks" / f"{script}.py").read_text(encoding="utf-8")
+        for option in re.findall(r"--[a-z-]+", words):
+            assert f'"{option}"' in source, (page, script, option)
+
+
+@pytest.mark.parametrize("page", ["docs/audit.md", "docs/advise.md"])
+def test_the_table_of_options_is_true(page):
+    known = flags([Path(page).stem])
+    told = re.findall(r"^\| (`--.*?) \|", TEXTS[page], flags=re.MULTILINE)
+    options = {word for cell in told for word in re.findall(r"--[a-z-]+", cell)}
+    assert len(options) > 10 and options <= known
+
+
+def test_the_matrix_names_defences_that_are_there():
+    rows = re.findall(r"^\| ([\w+.-]+) \| (?:40|-?0\.\d\d) \|", TEXTS["docs/advise.md"], flags=re.MULTILINE)
+    assert len(rows) > 60 and set(rows) <= set(defences())
+
+
+def test_every_toml_on_a_page_is_read():
+    read = 0
+    for page, text in TEXTS.items():
+        for block in re.findall(r"```toml\n(.*?)```", text, re.S):
+            content = tomllib.loads(block)
+            if "project" in content:
+                continue
+            read += 1
+            if "version" in content:
+                assert parse(content), page
+            else:
+                assert make_settings(content), page
+    assert read >= 3
+
+
+def test_links_between_pages_lead_somewhere():
+    for page, text in TEXTS.items():
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if "://" not in link:
+                assert ((ROOT / page).parent / link).exists(), (page, link)

@@ -1,0 +1,24 @@
+"""Benchmarks and examples: each still fits the library that it measures or shows."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted(path for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_script_finds_what_it_imports(path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    runpy.run_path(str(path), run_name="imported")
+
+
+def test_the_recovery_benchmark_knows_probes_and_recoveries_by_their_names():
+    words = "--dim 128 --deletions 1 --jobs 1 --precision float32 --probes own-data --methods rank-one"
+    command = [sys.executable, str(ROOT / "benchmarks" / "recovery.py"), *words.split()]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "own-data  float32   split 0 | rank-one    1/1 labels" in out
