@@ -284,6 +284,12 @@ class Federation:
         public = self.head()
         return public is not None and np.array_equal(public.weights, self.server.ledger.head())
 
+    def exact_with(self, record: int) -> Matrix:
+        """Return the exact head with one more record in the ledger."""
+        twin = self.server.ledger.copy()
+        twin.apply(Update.adding(self.scenario.summary(np.array([record]))))
+        return twin.head()
+
     @property
     def A(self) -> Matrix:
         """The hidden regularised gram."""
