@@ -196,7 +196,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     )
     if settings.defence is None:
         return Plan(settings, found, scenario, usable)
-    config = resolve(settings.defence, scenario.d, len(scenario.features))
+    config = resolve(settings.defence, scenario.d, len(scenario.features), scenario)
     return Plan(settings, found, scenario, usable, config, _dealt(settings, found))
 
 
