@@ -61,7 +61,7 @@ from exhume.errors import InputError, SingularStateError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.rules import Occasion, Undo, keep
+from exhume.protocol.rules import Occasion
 from exhume.protocol.summary import Summary
 
 __all__ = ["DeletionMask", "MaskedDeletion", "mask_growth"]
@@ -167,10 +167,6 @@ class DeletionMask(Rule):
         """Take up the occasion's deletions, whether or not a head went out."""
         self._mask = self._after(occasion)[0]
         self._memo = None
-
-    def checkpoint(self, clients: Sequence[str]) -> Undo:
-        """Keep the mask, which is replaced and never changed."""
-        return keep(self)
 
     def _after(self, occasion: Occasion) -> tuple[Mask, Occasion]:
         if self._memo is None or self._memo[0] is not occasion:

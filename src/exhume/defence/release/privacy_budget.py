@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from exhume.defence.release._base import Rule, at_least, positive
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.rules import Occasion, Undo, keep
+from exhume.protocol.rules import Occasion
 
 __all__ = ["BudgetedDeletion", "PrivacyBudget"]
 
@@ -127,10 +127,6 @@ class PrivacyBudget(Rule):
         done = [d for d in present if d.closed and d.releases]
         self._closed += [(d, self._heads) for d in done]
         self._open = tuple(d for d in present if not (d.closed and d.releases))
-
-    def checkpoint(self, clients: Sequence[str]) -> Undo:
-        """Keep the deletions, the closed ones as a list of its own."""
-        return keep(self, _closed=list(self._closed))
 
     def _after(self, occasion: Occasion) -> tuple[BudgetedDeletion, ...]:
         """Return the open deletions with this occasion's changes and new ones, nothing released yet."""
