@@ -28,7 +28,7 @@ from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
 from exhume.numerics import relative
 from exhume.protocol import Summary, Update
-from exhume.simulate.busy import BusyTarget, Plan
+from exhume.simulate.busy import BusyPlan, BusyTarget
 from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
 
@@ -67,7 +67,7 @@ def planned(case, features, rng, responses, options, events):
             merged[int(at)] = update
         else:
             between.setdefault(int(at), []).append(update)
-    return truth, Plan(between, merged)
+    return truth, BusyPlan(between, merged)
 
 
 def ignoring(watched, A, guess):

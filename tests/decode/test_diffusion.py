@@ -17,7 +17,7 @@ if available():
     from exhume.decode.latent.network import Condition, Shape
     from exhume.decode.latent.network import build as build_network
     from exhume.decode.latent.sampling import sample
-    from exhume.decode.latent.training import FLOOR, Pairs, Plan, Trainer, _share
+    from exhume.decode.latent.training import FLOOR, Pairs, Trainer, TrainingPlan, _share
 
 SMALL = {"steps": 6, "batch": 16, "width": 16, "draw_steps": 3}
 
@@ -169,7 +169,9 @@ def test_training_learns_what_the_feature_says():
     features = rng.standard_normal((200, 4)).astype(np.float32)
     latents = np.tanh(features @ rng.standard_normal((4, 32))).astype(np.float32)[..., None, None]
     known = Pairs(features, latents, np.zeros_like(latents))
-    trainer = Trainer(Shape(dim=4, side=1, width=32, groups=4), Plan(steps=60, batch=64, rate=3e-3, warm_up=5), 0)
+    trainer = Trainer(
+        Shape(dim=4, side=1, width=32, groups=4), TrainingPlan(steps=60, batch=64, rate=3e-3, warm_up=5), 0
+    )
     before = trainer.held_out(known)
     losses = [trainer.step(known) for _ in range(60)]
     assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
@@ -239,7 +241,7 @@ def test_an_untrained_network_predicts_nothing_and_dropping_hides_the_feature():
 
 
 def test_the_learning_rate_rises_and_falls_to_its_floor():
-    plan = Plan(steps=1000, warm_up=100)
+    plan = TrainingPlan(steps=1000, warm_up=100)
     shares = [_share(step, plan) for step in range(1001)]
     assert shares[0] == pytest.approx(0.01) and shares[99] == 1 == max(shares)
     assert shares[1000] == pytest.approx(FLOOR) and shares[550] == pytest.approx((1 + FLOOR) / 2)

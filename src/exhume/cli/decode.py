@@ -13,7 +13,7 @@ from exhume.cli._options import Command, JsonTo, completing, console_for, json_t
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
-    from exhume.decode import Record
+    from exhume.decode import TrainingRecord
 
 __all__ = ["app"]
 
@@ -130,7 +130,7 @@ def show(
     say(console, f"written: {out}")
 
 
-def _tell(record: Record, path: Path, json: str | None) -> None:
+def _tell(record: TrainingRecord, path: Path, json: str | None) -> None:
     put_json(json_text({**asdict(record), "path": str(path)}), json)
     console = console_for(json)
     say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")

@@ -7,6 +7,7 @@ FeatureSet(data='digits', encoder='random-relu', dim=256, train=1438, test=359, 
 
 from __future__ import annotations
 
+from exhume.data._files import digest_of, sha256_of_file, short
 from exhume.data.features import FeatureSet, given_features, load_features
 from exhume.data.partition import dirichlet, iid, is_full_rank, select_attacker, usable_clients
 from exhume.data.sets import ImageSet, load
@@ -14,6 +15,7 @@ from exhume.data.sets import ImageSet, load
 __all__ = [
     "FeatureSet",
     "ImageSet",
+    "digest_of",
     "dirichlet",
     "given_features",
     "iid",
@@ -21,5 +23,7 @@ __all__ = [
     "load",
     "load_features",
     "select_attacker",
+    "sha256_of_file",
+    "short",
     "usable_clients",
 ]

@@ -11,9 +11,20 @@
 
 from __future__ import annotations
 
-from exhume.decode._base import Decoder, DecoderEntry, Fitted, Pixels, Record
+from exhume.decode._base import Decoder, DecoderEntry, Learnt, Pixels, TrainingRecord
 from exhume.decode._torch import available
 from exhume.decode.decoders import REGISTRY, build
 from exhume.decode.store import load, save
 
-__all__ = ["REGISTRY", "Decoder", "DecoderEntry", "Fitted", "Pixels", "Record", "available", "build", "load", "save"]
+__all__ = [
+    "REGISTRY",
+    "Decoder",
+    "DecoderEntry",
+    "Learnt",
+    "Pixels",
+    "TrainingRecord",
+    "available",
+    "build",
+    "load",
+    "save",
+]

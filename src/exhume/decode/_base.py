@@ -10,10 +10,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data.sets._base import sha256_of_arrays
+from exhume.data.sets import sha256_of_arrays
 from exhume.errors import InputError
 
-__all__ = ["Array", "Decoder", "DecoderEntry", "Fitted", "Pixels", "Record", "Rows", "Step", "Tick"]
+__all__ = [
+    "Array",
+    "Decoder",
+    "DecoderEntry",
+    "Learnt",
+    "Pixels",
+    "Tick",
+    "TrainingRecord",
+    "TrainingRows",
+    "TrainingStep",
+]
 
 Array = NDArray[Any]
 Pixels = NDArray[np.float64]
@@ -21,7 +31,7 @@ Pixels = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """How far a training is: steps done, done by an earlier run, and in all; images per step; the last loss."""
 
     done: int
@@ -32,11 +42,11 @@ class Step:
     held_out: float | None = None
 
 
-Tick = Callable[[Step], None]
+Tick = Callable[[TrainingStep], None]
 
 
 @dataclass(frozen=True)
-class Record:
+class TrainingRecord:
     """What a decoder was trained on and how; travels with its weights.
 
     Attributes
@@ -73,7 +83,7 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TrainingRows:
     """The pairs that a decoder learns from, already checked; `images` are 8-bit."""
 
     features: NDArray[np.float64]
@@ -89,7 +99,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class Learnt:
     """What learning gave: named arrays, steps taken, the last loss and the losses on the way."""
 
     state: dict[str, Array]
@@ -105,11 +115,11 @@ class Decoder(ABC):
     """
 
     name: ClassVar[str]
-    record: Record | None = None
+    record: TrainingRecord | None = None
     state: dict[str, Array]
 
     @abstractmethod
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         """Learn from checked pairs."""
 
     @abstractmethod
@@ -155,7 +165,7 @@ class Decoder(ABC):
         rows = _checked(features, images, labels)
         fitted = self._fit(rows, seed, tick)
         self.state = fitted.state
-        self.record = Record(
+        self.record = TrainingRecord(
             self.name,
             encoder,
             rows.data,
@@ -210,7 +220,7 @@ class DecoderEntry:
     extra: str | None = None
 
 
-def _checked(features: Array, images: Array, labels: Array | None) -> Rows:
+def _checked(features: Array, images: Array, labels: Array | None) -> TrainingRows:
     images = np.asarray(images)
     if images.dtype != np.uint8 or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
         raise InputError("images", "8-bit, N x H x W or N x H x W x 3", f"{images.dtype} of shape {images.shape}")
@@ -221,7 +231,7 @@ def _checked(features: Array, images: Array, labels: Array | None) -> Rows:
         raise InputError("features", "finite", "NaN or infinity")
     known = None if labels is None else _labels(labels, len(features))
     arrays = (features, images) if known is None else (features, images, known.astype(np.int64))
-    return Rows(features, images, known, sha256_of_arrays(*arrays))
+    return TrainingRows(features, images, known, sha256_of_arrays(*arrays))
 
 
 def _labels(labels: Array, rows: int) -> NDArray[np.intp]:

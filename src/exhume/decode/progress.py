@@ -10,7 +10,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from exhume.decode._base import Step, Tick
+from exhume.decode._base import Tick, TrainingStep
 
 __all__ = ["training_bar"]
 
@@ -28,7 +28,7 @@ def training_bar(console: Console) -> Iterator[Tick]:
         task = bars.add_task("training", total=None, note="preparing")
         began: list[float] = []
 
-        def tick(step: Step) -> None:
+        def tick(step: TrainingStep) -> None:
             now = time.monotonic()
             began.append(now) if not began else None
             # What comes before the first step (latents, a checkpoint) is not training time.

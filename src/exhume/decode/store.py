@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_safetensors
 from safetensors.numpy import save as safetensors_bytes
 
-from exhume.data.sets._base import sha256_of_arrays
-from exhume.decode._base import Array, Decoder, Record
+from exhume.data.sets import sha256_of_arrays
+from exhume.decode._base import Array, Decoder, TrainingRecord
 from exhume.decode.decoders import build
 from exhume.errors import DataError, InputError
 from exhume.files import atomic_file
@@ -59,7 +59,7 @@ def load(path: Path, *, decoder: str | None = None, encoder: str | None = None, 
     """
     arrays, facts = read_arrays(path)
     try:
-        record = Record(
+        record = TrainingRecord(
             **{
                 **facts,
                 "shape": tuple(facts["shape"]),

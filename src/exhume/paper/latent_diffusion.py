@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.data import FeatureSet, load_features
-from exhume.data._files import sha256_of_file
+from exhume.data import FeatureSet, load_features, sha256_of_file
 from exhume.data.home import home_folder
 from exhume.decode import Decoder, build, load
 from exhume.decode.decoders.diffusion import Diffusion

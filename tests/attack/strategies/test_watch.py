@@ -9,7 +9,7 @@ from exhume.attack.session import Attack
 from exhume.attack.strategies.watch import listen, read, watch
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from exhume.protocol import Heads, ReleaseRule
-from exhume.simulate.busy import BusyTarget, Plan
+from exhume.simulate.busy import BusyPlan, BusyTarget
 from tests.attack.worlds import clustered, gap
 
 EVENTS = 6
@@ -32,7 +32,7 @@ def play(world, probe, size=1, merged=False, seed=0, first=1):
             together[int(at)] = update
         else:
             between.setdefault(int(at), []).append(update)
-    target = BusyTarget(world.server, Plan(between, together), "mallory")
+    target = BusyTarget(world.server, BusyPlan(between, together), "mallory")
     return listen(Attack(target), probe), A, truth
 
 
@@ -105,7 +105,7 @@ def test_a_change_of_several_directions_at_once_is_mixed():
     world = clustered()
     one, two = (world.block(k) for k in (200, 300))
     update = Update(Summary.of(world.features[[201]] * 0.8, world.labels[[201]], world.c), one + two)
-    target = BusyTarget(world.server, Plan({2: [update]}), "mallory")
+    target = BusyTarget(world.server, BusyPlan({2: [update]}), "mallory")
     (event,) = watch(Attack(target), world.probe("designed")).events
     signed = update.net.gram
     assert event.direction == "mixed" and event.records == 3
@@ -116,7 +116,7 @@ def test_a_change_after_the_last_answer_is_read_by_its_own_head_alone():
     world = clustered()
     probe = world.probe("designed")
     deletion = Update.deleting(world.block(222))
-    target = BusyTarget(world.server, Plan({probe.responses + 1: [deletion]}), "mallory")
+    target = BusyTarget(world.server, BusyPlan({probe.responses + 1: [deletion]}), "mallory")
     (event,) = watch(Attack(target), probe, nonnegative=True).events
     assert event.found.label == world.labels[222] and event.direction == "deleted" and event.found.known
     assert gap(event.found.feature, world.features[222]) < 1e-9

@@ -147,7 +147,10 @@ class _Stretch:
 def _stretch(watched: Watched) -> _Stretch:
     x = np.zeros_like(watched.baseline.weights)
     z = np.zeros_like(x)
-    X, Z, place, variances = [], [], [], []
+    X: list[Matrix] = []
+    Z: list[Matrix] = []
+    place: list[int] = []
+    variances: list[Matrix] = []
     for number, b in enumerate(watched.broadcasts):
         place.append(len(X))
         if b.own:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from exhume.data.encoders._base import RESIZES, Encoder, EncoderEntry, Options
+from exhume.data.encoders._torch import TorchEncoder, normalise
+from exhume.data.encoders._weights import read_tensors
 from exhume.errors import InputError, unknown_name
 from exhume.registry import Registry
 
-__all__ = ["REGISTRY", "RESIZES", "Encoder", "EncoderEntry", "Options", "build"]
+__all__ = [
+    "REGISTRY",
+    "RESIZES",
+    "Encoder",
+    "EncoderEntry",
+    "Options",
+    "TorchEncoder",
+    "build",
+    "normalise",
+    "read_tensors",
+]
 
 REGISTRY = Registry("encoder", __name__, "ENCODERS", "exhume.encoders", EncoderEntry)
 """Every known encoder, by name."""

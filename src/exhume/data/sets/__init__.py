@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from exhume.data.home import home_folder
-from exhume.data.sets._base import DataSet, ImageSet
+from exhume.data.sets._base import DataSet, ImageSet, sha256_of_arrays
 from exhume.errors import InputError, unknown_name
 from exhume.registry import Registry
 
-__all__ = ["OWN", "REGISTRY", "DataSet", "ImageSet", "by_name", "load"]
+__all__ = ["OWN", "REGISTRY", "DataSet", "ImageSet", "by_name", "load", "sha256_of_arrays"]
 
 OWN = "features"
 """The name under which a user's own file of features goes; it has no images, so it is not in the registry."""

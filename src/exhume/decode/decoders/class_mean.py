@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
 from exhume.errors import InputError
 
 __all__ = ["DECODERS", "ClassMean"]
@@ -19,14 +19,14 @@ class ClassMean(Decoder):
 
     name: ClassVar[str] = "class-mean"
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         if rows.labels is None:
             raise InputError("labels", "given: the class-mean decoder learns a picture of each", None)
         flat = rows.flat
         means = np.repeat(flat.mean(axis=0)[None], int(rows.labels.max()) + 2, axis=0)
         for label in np.unique(rows.labels):
             means[label] = flat[rows.labels == label].mean(axis=0)
-        return Fitted({"means": means}, float(np.mean((flat - means[rows.labels]) ** 2)))
+        return Learnt({"means": means}, float(np.mean((flat - means[rows.labels]) ** 2)))
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         if labels is None:

@@ -13,17 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import digest_of, short
+from exhume.data import digest_of, short
 from exhume.data.home import home_folder
-from exhume.data.sets._base import sha256_of_arrays
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
+from exhume.data.sets import sha256_of_arrays
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
 from exhume.decode._torch import EXTRA, Tensor, device_of, diffusers, torch
 from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.latent import autoencoder
 from exhume.decode.latent.checkpoint import run
 from exhume.decode.latent.network import WHAT, Condition, Shape, build
 from exhume.decode.latent.sampling import Mismatch, sample
-from exhume.decode.latent.training import CLAMP, Pairs, Plan
+from exhume.decode.latent.training import CLAMP, Pairs, TrainingPlan
 from exhume.decode.linear import Linear, Standard, crossed, fit_linear
 from exhume.errors import DataError
 from exhume.files import atomic_file
@@ -77,7 +77,7 @@ class Diffusion(Decoder):
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("steps", "batch", "rate", "width", "autoencoder")}
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         # Asked for first: without the extra nothing needs to be fetched or computed.
         diffusers(WHAT)
         held = max(1, len(rows.images) // HELD_OUT)
@@ -94,7 +94,7 @@ class Diffusion(Decoder):
         facts = {"data": rows.data, "seed": seed, **self._options()}
         trained = run(
             shape,
-            Plan(self.steps, self.batch, self.rate),
+            TrainingPlan(self.steps, self.batch, self.rate),
             seed,
             pairs[0],
             pairs[1],
@@ -106,7 +106,7 @@ class Diffusion(Decoder):
         state = {f"{NETWORK}{name}": tensor.cpu().numpy() for name, tensor in trained.net.state_dict().items()}
         state |= {"centre": standard.centre, "spread": standard.spread}
         state |= {f"{HINT}{name}": array for name, array in linear.arrays().items()}
-        return Fitted(state, trained.history[-1][1], self.steps, trained.history)
+        return Learnt(state, trained.history[-1][1], self.steps, trained.history)
 
     def _shape(self, dim: int, side: int) -> Shape:
         return Shape(dim, side, self.width, groups=min(16, self.width // 4))

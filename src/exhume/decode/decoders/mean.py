@@ -7,24 +7,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
 
-__all__ = ["DECODERS", "Mean"]
+__all__ = ["DECODERS", "MeanPicture"]
 
 
 @dataclass
-class Mean(Decoder):
+class MeanPicture(Decoder):
     """The mean picture."""
 
     name: ClassVar[str] = "mean"
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         flat = rows.flat
         mean = flat.mean(axis=0)
-        return Fitted({"mean": mean}, float(np.mean((flat - mean) ** 2)))
+        return Learnt({"mean": mean}, float(np.mean((flat - mean) ** 2)))
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         return np.repeat(self.state["mean"][None], len(features), axis=0)
 
 
-DECODERS = (DecoderEntry("mean", "the mean training picture: a null that knows nothing of the record", Mean),)
+DECODERS = (DecoderEntry("mean", "the mean training picture: a null that knows nothing of the record", MeanPicture),)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import erf
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Step, Tick
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows, TrainingStep
 from exhume.decode._torch import EXTRA, device_of, torch
 from exhume.decode.linear import Standard
 
@@ -38,7 +38,7 @@ class Mlp(Decoder):
     def _options(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "device"}
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         module = torch(WHAT)
         device = device_of(self.device, WHAT)
         standard, flat = Standard.of(rows.features), rows.flat.astype(np.float32)
@@ -54,7 +54,7 @@ class Mlp(Decoder):
         for number, layer in enumerate(layers):
             state[f"weight{number}"] = layer.weight.detach().cpu().numpy()
             state[f"bias{number}"] = layer.bias.detach().cpu().numpy()
-        return Fitted(state, history[-1][1], self.steps, tuple(history[:: max(self.steps // 20, 1)]))
+        return Learnt(state, history[-1][1], self.steps, tuple(history[:: max(self.steps // 20, 1)]))
 
     def _net(self, module: Any, dim: int, pixels: int) -> Any:
         nn = module.nn
@@ -83,7 +83,7 @@ class Mlp(Decoder):
             rates.step()
             yield step + 1, float(loss.detach())
             if tick is not None:
-                tick(Step(step + 1, 0, self.steps, len(rows), float(loss.detach())))
+                tick(TrainingStep(step + 1, 0, self.steps, len(rows), float(loss.detach())))
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         state = self.state

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
 from exhume.decode.linear import Standard
 
 __all__ = ["DECODERS", "Retrieval"]
@@ -21,7 +21,7 @@ class Retrieval(Decoder):
 
     name: ClassVar[str] = "retrieval"
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         standard = Standard.of(rows.features)
         state: dict[str, Array] = {
             "centre": standard.centre,
@@ -29,7 +29,7 @@ class Retrieval(Decoder):
             "features": standard(rows.features).astype(np.float32),
             "images": rows.images.reshape(len(rows.images), -1),
         }
-        return Fitted(state, 0.0)
+        return Learnt(state, 0.0)
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         known = self.state["features"]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Fitted, Pixels, Rows, Tick
+from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
 from exhume.decode.linear import Linear, fit_linear
 
 __all__ = ["DECODERS", "Ridge"]
@@ -19,11 +19,11 @@ class Ridge(Decoder):
 
     name: ClassVar[str] = "ridge"
 
-    def _fit(self, rows: Rows, seed: int, tick: Tick | None) -> Fitted:
+    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
         flat = rows.flat
         linear = fit_linear(rows.features, flat)
         loss = float(np.mean((linear(rows.features) - flat) ** 2))
-        return Fitted(linear.arrays(), loss)
+        return Learnt(linear.arrays(), loss)
 
     def _decode(self, features: Array, labels: Array | None, generator: np.random.Generator) -> Pixels:
         return Linear.of(self.state)(features)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exhume.decode._base import Step, Tick
+from exhume.decode._base import Tick, TrainingStep
 from exhume.decode._torch import torch
 from exhume.decode.latent.network import WHAT, Shape
-from exhume.decode.latent.training import Pairs, Plan, Trainer
+from exhume.decode.latent.training import Pairs, Trainer, TrainingPlan
 from exhume.decode.store import read_arrays, write_arrays
 from exhume.errors import DataError
 
@@ -36,7 +36,7 @@ class Trained:
 
 def run(
     shape: Shape,
-    plan: Plan,
+    plan: TrainingPlan,
     seed: int,
     pairs: Pairs,
     held_out: Pairs,
@@ -73,7 +73,7 @@ def run(
                 saved = time.monotonic()
             if tick is not None:
                 seen = history[-1][1] if history else None
-                tick(Step(trainer.done, resumed, plan.steps, plan.batch, loss, seen))
+                tick(TrainingStep(trainer.done, resumed, plan.steps, plan.batch, loss, seen))
     finally:
         if checkpoint is not None and trainer.whole and trainer.done > resumed:
             _save(trainer, facts, history, checkpoint)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from exhume.decode._torch import Tensor, device_of, torch
 from exhume.decode.latent.network import TIMES, WHAT, Condition, Shape, build, predict, schedule
 
-__all__ = ["Pairs", "Plan", "Trainer"]
+__all__ = ["Pairs", "Trainer", "TrainingPlan"]
 
 CLAMP = 5.0
 FEATURE_NOISE = 0.15
@@ -35,7 +35,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How long and how fast to train."""
 
     steps: int = 6000
@@ -56,7 +56,7 @@ class Pairs:
 class Trainer:
     """The denoiser under training: `step` it, save `tensors`, `restore` them, read the averaged weights off `net`."""
 
-    def __init__(self, shape: Shape, plan: Plan, seed: int, device: str = "cpu") -> None:
+    def __init__(self, shape: Shape, plan: TrainingPlan, seed: int, device: str = "cpu") -> None:
         module = torch(WHAT)
         self.plan, self.seed, self.done = plan, seed, 0
         self.whole = True
@@ -160,7 +160,7 @@ def steady() -> Iterator[None]:
         yield
 
 
-def _share(step: int, plan: Plan) -> float:
+def _share(step: int, plan: TrainingPlan) -> float:
     """Share of the learning rate at a step: a linear start, then half a cosine down to the floor."""
     if step < plan.warm_up:
         return (step + 1) / plan.warm_up
