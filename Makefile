@@ -8,7 +8,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help audit test test-all lint bench paper clean
+.PHONY: help audit test test-all lint bench mutants paper clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 
 bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+
+mutants: $(VENV)/.dev  ## Break the code on purpose, a fixed sample of times: some test must notice each
+	@$(BIN)/python tools/mutants.py
 
 paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
 	@$(BIN)/exhume paper run all

@@ -28,11 +28,13 @@ from exhume.data import dirichlet, load_features, select_attacker
 from exhume.errors import ExhumeError
 from exhume.numerics import relative
 from exhume.protocol import Summary, Update
-from exhume.simulate.busy import BusyPlan, BusyTarget
+from exhume.simulate.busy import BusyTarget, HonestPlan
 from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import Scenario
 
 GAMMA = 1e-3
+WRONG = 0.1
+"""A change whose gram is off by more than this share was not read, whatever the attacker's own check says."""
 
 
 def probe_of(name, case, split):
@@ -67,7 +69,7 @@ def planned(case, features, rng, responses, options, events):
             merged[int(at)] = update
         else:
             between.setdefault(int(at), []).append(update)
-    return truth, BusyPlan(between, merged)
+    return truth, HonestPlan(between, merged)
 
 
 def ignoring(watched, A, guess):
@@ -139,7 +141,7 @@ def summarise(rows):
         "labels": sum(flat["label"]),
         "directions": sum(flat["direction"]),
         "known": sum(flat["known"]),
-        "known_and_wrong": sum(k and not b for k, b in zip(flat["known"], flat["label"], strict=True)),
+        "known_and_wrong": sum(k and g > WRONG for k, g in zip(flat["known"], flat["gram"], strict=True)),
         "median_feature_error": float(np.median(errors)) if errors else None,
         "median_gram_error": float(np.median(flat["gram"])) if flat["gram"] else None,
         "median_state_error": float(np.median([r["state_error"] for r in done])) if done else None,

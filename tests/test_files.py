@@ -4,10 +4,11 @@ import os
 import stat
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from exhume.files import PRIVATE, atomic_file, held, remove_stale
+from exhume.files import PRIVATE, atomic_file, held, remove_stale, write_files
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and folder locks are POSIX")
 
@@ -62,3 +63,33 @@ def test_a_folder_is_held_by_one_at_a_time_and_synced(tmp_path, monkeypatch):
         order.append("first")
     other.join()
     assert order == ["first", "second"] and synced == [True, True]
+
+
+def test_files_that_belong_together_are_all_written_or_none_is(tmp_path, monkeypatch):
+    one, two = tmp_path / "deep" / "one", tmp_path / "two"
+    write_files({one: "first", two: b"old"})
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            write_files({one: "second", two: "new"})
+    assert (one.read_text(), two.read_text()) == ("first", "old")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "one", "two"]
+    write_files({one: "second", two: "new"})
+    assert (one.read_text(), two.read_text()) == ("second", "new")
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_files({link: "new"})
+    assert link.is_symlink() and real.read_text() == "new"
+    write_files({Path(os.devnull): "gone"})
+    assert Path(os.devnull).is_char_device()

@@ -146,8 +146,7 @@ def test_toy_rules_and_a_toy_attacker_are_audited(toys, tmp_path):
 
 
 def test_a_toy_decoder_is_trained(toys, tmp_path):
-    words = "decode train median --data digits --json"
-    told = json.loads(command(toys, *words.split(), cwd=tmp_path))
+    told = json.loads(command(toys, *["decode", "train", "median", "--data", "digits", "--json"], cwd=tmp_path))
     assert told["decoder"] == "median" or told["name"] == "median"
 
 

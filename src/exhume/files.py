@@ -6,15 +6,15 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["PRIVATE", "atomic_file", "held", "remove_stale"]
+__all__ = ["PRIVATE", "atomic_file", "held", "remove_stale", "write_files"]
 
 PRIVATE = 0o600
 """The mode of a file with secrets: for its owner only."""
@@ -39,6 +39,23 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_files(contents: Mapping[Path, str | bytes]) -> None:
+    """Write files that belong together: all are on the disk, under other names, before the first takes its own.
+
+    A device or a pipe is written to, and a link keeps pointing to where it points.
+    """
+    with ExitStack() as stack:
+        for path, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            if path.exists() and not path.is_file() and not path.is_dir():
+                path.write_bytes(data)
+                continue
+            stream = stack.enter_context(atomic_file(Path(os.path.realpath(path))))
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def remove_stale(path: Path) -> None:

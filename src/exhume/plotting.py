@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from exhume.files import write_files
 
 __all__ = [
     "BLUE",
@@ -18,6 +21,7 @@ __all__ = [
     "SKY",
     "STYLE",
     "VERMILION",
+    "drawn",
     "panels",
     "save",
     "style",
@@ -66,14 +70,19 @@ def panels(
         yield figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
+def drawn(figure: Any, suffix: str, dpi: int = 160) -> bytes:
+    """Return a figure as a file's bytes; SVG without dates and with short coordinates: equal results, equal files."""
+    stream = io.BytesIO()
+    if suffix != ".svg":
+        figure.savefig(stream, format=suffix[1:], dpi=dpi)
+        return stream.getvalue()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return _compact(stream.getvalue().decode()).encode()
+
+
 def save(figure: Any, path: Path, dpi: int = 160) -> None:
-    """Write a figure; SVG without dates and with short coordinates, so that equal results give equal files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix != ".svg":
-        figure.savefig(path, dpi=dpi)
-        return
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    path.write_text(_compact(path.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write a figure, in the format that the file's name says."""
+    write_files({path: drawn(figure, path.suffix, dpi)})
 
 
 def _compact(svg: str) -> str:

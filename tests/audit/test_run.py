@@ -61,12 +61,14 @@ def test_a_failing_trial_is_recorded_and_the_run_goes_on(tmp_path, monkeypatch):
     assert "out of luck" in done.page.read_text()
 
 
-def test_a_probe_that_cannot_identify_is_a_finding_of_none(tmp_path):
+def test_a_probe_that_cannot_identify_gives_no_estimate_and_no_verdict(tmp_path):
     settings = make_settings(
         {**SMALL, "precision": "float64", "probe": "own-data", "responses": 1, "kind": "record,class", "out": tmp_path}
     )
     _, report = assess(settings)
-    assert report.verdict.severity == "none"
+    assert report.verdict.severity is None
+    assert report.verdict.text.startswith("No verdict: no estimate, rank deficient")
+    assert "no estimate in" in report.verdict.text
     assert all(f.identified == 0 and f.relerr_gram is None for f in report.findings)
     assert "rank deficient" in report.failures[0]["reason"]
 

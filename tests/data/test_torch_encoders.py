@@ -10,14 +10,15 @@ import pytest
 from exhume.data import load, load_features
 from exhume.data.catalogue import Holding, Item
 from exhume.data.encoders import Options, build
-from exhume.data.encoders._torch import TorchEncoder, normalise, resize_8bit
-from exhume.data.encoders._weights import read_tensors
 from exhume.data.encoders.dinov2 import NETWORKS
 from exhume.data.encoders.mobilenetv2 import NETWORK as MOBILENET
 from exhume.data.encoders.resnet18 import NETWORK as RESNET
+from exhume.data.encoders.torch_encoder import TorchEncoder, normalise, resize_8bit
+from exhume.data.encoders.weights import read_tensors
 from exhume.errors import DataError, InputError
 
 torch = pytest.importorskip("torch", reason="the 'vision' extra is not installed")
+pytestmark = pytest.mark.extras
 functional = torch.nn.functional
 
 GREY = np.random.default_rng(0).integers(0, 256, (2, 28, 28), dtype=np.uint8)

@@ -122,8 +122,10 @@ from exhume.errors import StaleServerError
 path, name, updates = sys.argv[1], sys.argv[2], int(sys.argv[3])
 rng = np.random.default_rng(len(name))
 done = lost = 0
+server = load_server(Config(), path)
+print("ready", flush=True)
+sys.stdin.readline()
 while done < updates:
-    server = load_server(Config(), path)
     server.submit(Update.adding(Summary.of(rng.normal(size=(1, 6)), [0], 3)), name)
     time.sleep(0.001 * rng.random())
     try:
@@ -131,6 +133,7 @@ while done < updates:
         done += 1
     except StaleServerError:
         lost += 1
+    server = load_server(Config(), path)
 print(lost)
 """
 
@@ -168,11 +171,17 @@ class TestTwoProcesses:
         path = tmp_path / "s"
         save_server(Server(Ledger.zeros(D, C, GAMMA)), path)
         command = [sys.executable, "-c", WORKER, str(path)]
-        both = [subprocess.Popen([*command, name, "20"], stdout=subprocess.PIPE) for name in ("alice", "bobby")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        both = [subprocess.Popen([*command, name, "20"], **pipes) for name in ("alice", "bobby")]
+        for process in both:  # both have read the same file before either writes
+            assert process.stdout.readline() == "ready\n"
         for process in both:
-            process.communicate(timeout=120)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        lost = [int(process.communicate(timeout=120)[0]) for process in both]
         assert [process.returncode for process in both] == [0, 0]
         assert load_server(Config(), path).counts.submissions == 40
+        assert sum(lost) > 0  # they did meet
         assert list(tmp_path.iterdir()) == [path]
 
     @pytest.mark.skipif(sys.platform == "win32", reason="kills are POSIX")

@@ -9,7 +9,7 @@ import pytest
 
 from exhume.paper.registry import about, tables
 from exhume.paper.study import Study
-from exhume.paper.table import Results, TableRow
+from exhume.paper.table import IN_PAPER, KINDS, Results, TableRow, own_deletions
 from exhume.paper.values import Count, Number, Range
 from tests.paper.conftest import FEATURE_TABLES
 
@@ -85,6 +85,26 @@ def test_replay_undoes_every_deletion(studies: Sequence[Study], results: Results
         ("client_replay", "all clients", "median final attacked accuracy, %"),
     ):
         assert rows(name, studies, results)[row].cells[column] == start
+
+
+def test_raw_and_projected_replays_are_read_each_from_its_own_field(studies: Sequence[Study], results: Results) -> None:
+    found = rows("replay_psd", studies, results)
+    fields = {
+        "ledger RelErr(S) raw": "ledger_error_gram",
+        "ledger RelErr(S) PSD": "ledger_error_gram_psd",
+        "ledger RelErr(G)": "ledger_error_moment",
+        "replay raw": "head_error",
+        "replay PSD": "head_error_psd",
+        "block RelErr(S) PSD": "relerr_gram_psd",
+    }
+    for kind in KINDS:
+        done = [results[job] for job in own_deletions(studies[0], "float64", kind)]
+        for column, field in fields.items():
+            expected = Number.mean([float(trial["replay"][field]) for trial in done if trial["identified"]])
+            assert found[IN_PAPER[kind]].cells[column] == expected, column
+    one = found[IN_PAPER["record"]].cells
+    assert one["ledger RelErr(S) raw"] != one["ledger RelErr(S) PSD"]
+    assert one["replay raw"] != one["replay PSD"]
 
 
 def test_requests_grow_with_the_square_of_the_scale(studies: Sequence[Study], results: Results) -> None:

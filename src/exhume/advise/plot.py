@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from exhume.advise.advice import Advised, Needs
 from exhume.advise.records import CellResult
-from exhume.plotting import BLUE, GREEN, GREY, ORANGE, VERMILION
+from exhume.plotting import BLUE, GREEN, GREY, ORANGE, VERMILION, save
 
 __all__ = ["draw"]
 
@@ -34,7 +34,7 @@ def draw(
     figure.suptitle(title)
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     for path in paths:
-        figure.savefig(path, dpi=130)
+        save(figure, path, dpi=130)
     return paths
 
 

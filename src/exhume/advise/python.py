@@ -16,6 +16,7 @@ from exhume.advise.records import CellResult
 from exhume.advise.run import DefenceMatrix, Request, matrix_of, run_matrix
 from exhume.data import FeatureSet, given_features
 from exhume.defence.config import dump
+from exhume.files import write_files
 from exhume.jobs.progress import Progress
 
 __all__ = ["Advice", "advise", "carry_out"]
@@ -108,7 +109,7 @@ def _written(
     halves = [f"Labels read, quiet server:\n\n{matrix(cells)}", f"Costs:\n\n{costs(rows)}"]
     if busy := matrix(cells, busy=True):
         halves.insert(1, f"Labels read, with honest updates in between:\n\n{busy}")
-    tables.write_text(f"# {title}\n\n" + "\n".join(halves), encoding="utf-8")
+    write_files({tables: f"# {title}\n\n" + "\n".join(halves)})
     paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
     if chosen is not None:
         file = out / "server.toml"

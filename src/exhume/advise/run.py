@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from exhume.advise.calibrated import Context
 from exhume.advise.defences import defence, defences
 from exhume.advise.records import HONEST, CellResult, HonestRecord, ScoreRecord
+from exhume.capacity import require_federation
 from exhume.data import FeatureSet, load_features
-from exhume.errors import InputError
+from exhume.errors import DataError, InputError
 from exhume.jobs.key import key_of
 from exhume.jobs.progress import Progress
 from exhume.jobs.run import Task, run
@@ -104,6 +106,7 @@ class DefenceMatrix:
 
 def matrix_of(request: Request, given: FeatureSet | None = None) -> DefenceMatrix:
     """Load the features (unless they are given) and deal them out."""
+    require_federation(request.dim if given is None else given.dim)
     found = given or load_features(
         request.data, request.encoder, dim=request.dim, seed=request.seed, limit=request.limit
     )
@@ -123,7 +126,10 @@ def run_matrix(
     tasks = [Task(key_of(work, common | asdict(cell)), cell, cell.defence) for cell in matrix.cells()]
     store = Store(folder / "cells.jsonl")
     found = run(tasks, work, store, shared=matrix, workers=jobs, progress=progress, again=_failed)
-    return [CellResult.model_validate(found[task.key]) for task in tasks]
+    try:
+        return [CellResult.model_validate(found[task.key]) for task in tasks]
+    except ValidationError as error:
+        raise DataError(f"{store.path} holds results that this version did not write; remove it") from error
 
 
 def _failed(result: dict[str, Any]) -> bool:

@@ -59,6 +59,16 @@ class Event:
     before: Matrix
     """A as it was before the change."""
 
+    @property
+    def after(self) -> Matrix:
+        """A as it was after the change."""
+        return self.before + self._signed
+
+    @property
+    def _signed(self) -> Matrix:
+        """The change of the gram."""
+        return -self.found.block.gram if self.direction == "deleted" else self.found.block.gram
+
     def __repr__(self) -> str:
         return line(self, number=self.number, direction=self.direction, records=self.records, label=self.found.label)
 
@@ -71,43 +81,51 @@ def read_events(watched: Watched, fit: Stitched, state: State, *, nonnegative: b
     watched, fit
         The broadcasts and what was fitted to them.
     state
-        The state at the baseline, estimated from ``fit.transcript``.
+        The state at the first answer, estimated from ``fit.transcript``.
     nonnegative
         Whether the encoder's features are known to be non-negative.
     """
-    A, events = state.A, []
-    for change in fit.changes:
-        event = _read(watched, change, A, nonnegative)
-        events.append(event)
-        sign = -1.0 if event.direction == "deleted" else 1.0
-        A = symmetric(A + sign * event.found.block.gram)
-    return tuple(events)
+    early, late = [], []
+    A = state.A
+    for change in reversed([c for c in fit.changes if c.leading]):
+        early.append(_read(watched, change, A, nonnegative))
+        A = early[-1].before
+    A = state.A
+    for change in (c for c in fit.changes if not c.leading):
+        late.append(_read(watched, change, A, nonnegative))
+        A = late[-1].after
+    return (*reversed(early), *late)
 
 
 def _read(watched: Watched, change: Change, A: Matrix, nonnegative: bool) -> Event:
-    """Read one change: ``A dX - dZ = +-F'(Y - F W)``, whitened by A."""
-    head = watched.broadcasts[change.number].head
+    """Read one change: ``A_before dX - dZ = +-F'(Y - F W_after)``, whitened.
+
+    Of a leading change A is the state after it, and the same holds with W before it.
+    """
+    head, earlier = watched.broadcasts[change.number].head, watched.before(change.number)[0]
     dX, dZ = watched.moves(change.number)
-    doing = A @ dX - dZ
     L = cholesky(A, lower=True, check_finite=False)
-    left, values, right = svd(solve_triangular(L, doing, lower=True), full_matrices=False, check_finite=False)
+    doing = solve_triangular(L, A @ dX - dZ, lower=True)
+    left, values, right = svd(doing, full_matrices=False, check_finite=False)
     n = change.records
-    variance = rounding([head, watched.before(change.number)[0]])
+    variance = rounding([head, earlier])
     noise = float(np.sqrt(np.diag(A) @ variance.sum(axis=1))) / float(values[0])
     second = float(values[n] / values[0]) if n < len(values) else 0.0
     gram = _gram(A, change)
     if n > 1:
         return _batch(watched, change, A, gram, EventDiagnostics(second, noise, None, None, None))
-    record, direction, margin = _one(L @ left[:, 0], values[0] * right[0], head.weights, nonnegative, gram)
+    weights = earlier.weights if change.leading else head.weights
+    record, direction, margin = _one(L @ left[:, 0], values[0] * right[0], weights, nonnegative, gram)
     own = float(record.feature @ record.feature)
     lengths = None if gram is None or own == 0 else abs(float(np.trace(gram))) / own
     found = EventDiagnostics(second, noise, record.residual, margin, lengths)
-    known = (
-        second < max(UNEXPLAINED, 3.0 * noise) and margin > MARGIN and (lengths is None or abs(lengths - 1) < _AGREE)
-    )
+    agree = lengths is None or abs(lengths - 1) < _AGREE
+    known = second < max(UNEXPLAINED, 3.0 * noise) and margin > MARGIN and agree
     block = Block.of_sample(record.label, record.feature, watched.c)
     recovered = Recovered(record.label, record.feature, block, known, found)
-    return Event(change.number, direction, 1, change.merged, recovered, A)
+    sign = -1.0 if direction == "deleted" else 1.0
+    before = A - sign * block.gram if change.leading else A
+    return Event(change.number, direction, 1, change.merged, recovered, before)
 
 
 def _one(
@@ -157,5 +175,7 @@ def _batch(watched: Watched, change: Change, A: Matrix, gram: Matrix | None, fou
         moment = A @ (after - before) + gram @ after - dZ
         sign = -1.0 if way == "deleted" else 1.0
         block = Block(sign * gram, sign * moment)
-    known = gram is not None and found.second < max(UNEXPLAINED, 3.0 * found.noise)
+    # As many records as classes cannot be told from more, of which only so many stand out.
+    few = change.records < watched.c
+    known = few and gram is not None and found.second < max(UNEXPLAINED, 3.0 * found.noise)
     return Event(change.number, way, change.records, change.merged, Recovered(None, None, block, known, found), A)

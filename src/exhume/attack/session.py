@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from exhume.attack.estimate.direct import direct
-from exhume.attack.probes.base import Probe
+from exhume.attack.probes.base import Probe, coordinates_of
 from exhume.attack.state import State
 from exhume.attack.transcript import Recorder, Transcript
 from exhume.attack.watched import same_broadcast
@@ -78,7 +78,7 @@ class Attack:
 
         The cancellation is sent even if the run fails or is interrupted.
         """
-        recorder = Recorder(self.observe(), probe.name)
+        recorder = Recorder(self.observe(), probe.name, coordinates_of(probe))
         final: Head | None = None
         try:
             for step in probe.steps():

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
 
 import numpy as np
 
 from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack
 from exhume.attack._line import line
+from exhume.attack.coordinates import Coordinates
 from exhume.attack.transcript import Transcript
 from exhume.errors import InputError, NotIdentifiedError
-from exhume.numerics import RANK_TOLERANCE, Matrix, relative
+from exhume.numerics import RANK_TOLERANCE, Matrix, Rows, relative, symmetric
 from exhume.protocol.head import Head
 
-__all__ = ["Diagnostics", "State", "check_alike", "diagnose_rank"]
+__all__ = ["Diagnostics", "State", "alike", "check_sizes", "diagnose_rank"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,6 +23,7 @@ class Diagnostics:
     """Every number that Algorithm 1 reports. For moment-only probes X is the paper's R and Z its Q."""
 
     d: int
+    """The rank that identifies the state: the number of coordinates that are not dead to the probe."""
     responses: int
     rank_X: int
     """Rank of X: on so many dimensions the state is determined."""
@@ -79,6 +82,13 @@ class State:
     diagnostics: Diagnostics
     basis: Matrix | None = None
     """Orthonormal basis of the span on which A was determined (d x r); None where that is all of it."""
+    live: Rows | None = None
+    """The coordinates that were not dead to the probe; None where that is all of them.
+
+    A is then the Schur complement on these, within the identity; G and the baseline are zero in the others.
+    """
+    noise: float = 0.0
+    """What was measured of the server's own arithmetic: the error of the change between two heads, whitened by A."""
 
     @classmethod
     def of(cls, A: Matrix, head: Head) -> State:
@@ -96,6 +106,17 @@ class State:
         """Number of classes."""
         return self.baseline.c
 
+    def on(self, live: Rows | None) -> State:
+        """Return the state as it is to those to whom only some of the coordinates are live."""
+        if live is None or (self.live is not None and np.array_equal(live, self.live)):
+            return self
+        at = Coordinates(self.d, live, np.ones(len(live)))
+        H = self.H[np.ix_(live, live)]
+        A = symmetric(np.asarray(np.linalg.inv(H)))
+        head = _hidden(self.baseline, live)
+        G = at.spread(A @ head.weights[live])
+        return replace(self, A=at.spread_square(A), H=at.spread_square(H), G=G, baseline=head, live=live)
+
     @property
     def known_share(self) -> float:
         """The share of A's d(d+1)/2 free entries that was determined: all but one corner block."""
@@ -110,10 +131,52 @@ class State:
         )
 
 
-def check_alike(before: State | Head, after: State | Head | Transcript) -> None:
+def check_sizes(before: State | Head, after: State | Head | Transcript) -> None:
     """Refuse what was seen after a deletion if it is not of the sizes seen before it."""
     if (before.d, before.c) != (after.d, after.c):
         raise InputError("after", f"of d = {before.d}, c = {before.c}", f"d = {after.d}, c = {after.c}")
+
+
+Seen = TypeVar("Seen", bound="State | Head | Transcript")
+
+
+def alike(before: State, after: Seen) -> tuple[State, Seen]:
+    """Return what was known before a deletion and seen after it in the same live coordinates, zero in all others.
+
+    Raises
+    ------
+    InputError
+        If they are not of one size, or a run after it speaks of coordinates that are dead to the state.
+    """
+    check_sizes(before, after)
+    live = _common(before.live, after.live) if isinstance(after, State) else before.live
+    return (before, after) if live is None else (before.on(live), cast(Seen, _known_on(live, after)))
+
+
+def _known_on(live: Rows, after: State | Head | Transcript) -> State | Head | Transcript:
+    if isinstance(after, State):
+        return after.on(live)
+    if isinstance(after, Head):
+        return _hidden(after, live)
+    dead = np.setdiff1d(np.arange(after.d), live)
+    if after.Z[dead].any():
+        raise InputError("after", "a run of a probe to which the same coordinates are dead", f"a {after.probe} run")
+    X = after.X.copy()
+    X[dead] = 0.0
+    return replace(after, baseline=_hidden(after.baseline, live), X=X)
+
+
+def _common(one: Rows | None, other: Rows | None) -> Rows | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.intersect1d(one, other)
+
+
+def _hidden(head: Head, live: Rows) -> Head:
+    """Return a head that is zero in all coordinates but the live ones."""
+    weights = np.zeros_like(head.weights)
+    weights[live] = head.weights[live]
+    return Head(weights, head.precision, head.serial)
 
 
 def diagnose_rank(

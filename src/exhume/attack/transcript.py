@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import svdvals
 
 from exhume.attack._linalg import StackFactor
 from exhume.attack._line import line
+from exhume.attack.coordinates import Coordinates
 from exhume.errors import AttackError, InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
@@ -32,6 +33,8 @@ class Transcript:
     """The head after cancellation; None if the sequence was not cancelled."""
     probe: str
     moment_only: bool
+    coordinates: Coordinates | None = None
+    """What the probe can speak of, in which units; None where that is every coordinate as it is."""
 
     @property
     def d(self) -> int:
@@ -51,10 +54,18 @@ class Transcript:
         """Return the transcript as it stood after the first ``responses`` answers."""
         if not 0 <= responses <= self.responses:
             raise InputError("responses", f"from 0 to {self.responses}", responses)
-        columns = responses * self.c
-        return Transcript(
-            self.baseline, self.X[:, :columns], self.Z[:, :columns], responses, None, self.probe, self.moment_only
-        )
+        n = responses * self.c
+        return replace(self, X=self.X[:, :n], Z=self.Z[:, :n], responses=responses, final=None)
+
+    def reduced(self) -> Transcript:
+        """Return the run as one of the federation that has only the live coordinates, in their units."""
+        at = self.coordinates
+        if at is None:
+            return self
+        t = at.units[:, None]
+        final = None if self.final is None else at.head(self.final)
+        X, Z = t * self.X[at.live], self.Z[at.live] / t
+        return replace(self, baseline=at.head(self.baseline), X=X, Z=Z, final=final, coordinates=None)
 
     def __repr__(self) -> str:
         return line(
@@ -65,9 +76,10 @@ class Transcript:
 class Recorder:
     """Keeps the running totals ``(P_j, Q_j)`` of a probe run and collects its stacks."""
 
-    def __init__(self, baseline: Head, probe: str) -> None:
+    def __init__(self, baseline: Head, probe: str, coordinates: Coordinates | None = None) -> None:
         self.baseline = baseline
         self.probe = probe
+        self.coordinates = coordinates
         self._P: Matrix | None = None
         self._Q: Matrix = np.zeros_like(baseline.weights)
         self.steps = 0
@@ -108,4 +120,5 @@ class Recorder:
             final=final,
             probe=self.probe,
             moment_only=self._P is None,
+            coordinates=self.coordinates,
         )

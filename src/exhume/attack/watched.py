@@ -86,11 +86,11 @@ class Watcher:
         self._P: Matrix | None = None
         self._Q: Matrix = np.zeros_like(baseline.weights)
         self._seen: list[Broadcast] = []
-        self._gram = False
+        self._gram = self._pending = False
         if standing is not None:
             self.sent(standing)
         self._baseline, self._side = baseline, self._side_of(baseline)
-        self._last = baseline
+        self._last, self._pending = baseline, False
 
     @property
     def total(self) -> Summary:
@@ -99,24 +99,23 @@ class Watcher:
             return Summary.zeros(*self._Q.shape).with_moment(self._Q)
         return Summary(self._P, self._Q)
 
-    @property
-    def last(self) -> Head:
-        """The newest head seen."""
-        return self._last
-
     def sent(self, net: Summary) -> None:
-        """Note a change that the server has applied."""
+        """Note a change of the attacker's that the server has applied."""
+        self._pending = True
         self._Q = self._Q + net.moment
         if not net.gram_is_zero:
             self._gram = True
             self._P = net.gram.copy() if self._P is None else self._P + net.gram
 
-    def heard(self, head: Head, *, own: bool) -> None:
-        """Note a new head, brought about by the attacker (after `sent`) or by somebody else."""
+    def heard(self, head: Head) -> bool:
+        """Note a head if it is a new broadcast: the attacker's own after `sent`, else somebody else's."""
+        if same_broadcast(head, self._last):
+            return False
         if not np.isfinite(head.weights).all():
             raise AttackError("a returned head is not finite: the probe is too large for the released number format")
-        self._seen.append(Broadcast(head, own, self._side_of(head)))
-        self._last = head
+        self._seen.append(Broadcast(head, self._pending, self._side_of(head)))
+        self._last, self._pending = head, False
+        return True
 
     def watched(self) -> Watched:
         """Return everything seen so far."""

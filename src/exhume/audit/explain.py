@@ -59,9 +59,9 @@ The attacker is one of the clients.
 The event is exactly one honest deletion:
 {deletions}
 
-The quiet interval: while one probe sequence runs, nobody else updates the server, and between the two
-sequences nothing happens but that one deletion. If more happens, only the signed sum of all changes comes out,
-and it cannot be split among them. An audit assumes the interval; it does not measure how often it occurs.
+The quiet interval: the audit plays each probe sequence while nobody else updates the server, as the paper does.
+A quiet interval is not needed: an attacker that watches every broadcast reads other people's changes along with
+the state, up to as many records a broadcast as there are classes (`exhume advise` plays it: stitched).
 
 The evaluator (this program) reads the hidden ledger only to carry out the deletion and to score the outcome."""
 

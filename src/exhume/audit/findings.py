@@ -68,6 +68,7 @@ def _finding(plan: Plan, cell: CellRecord, trials: Sequence[TrialRecord], recove
         replay_head_error=_median(r.replay_head_error for _, r in pairs),
         replay_head_error_psd=_median(r.replay_head_error_psd for _, r in pairs),
         replay_undone=_median(_undone(t, r) for t, r in pairs),
+        membership=_median(r.membership for _, r in pairs),
         messages_flagged=cell.flagged,
         messages_probe=cell.messages,
         magnitude_ratio=cell.magnitude_ratio,

@@ -52,9 +52,9 @@ def as_level(name: str) -> Level:
     raise unknown_name("fail-on", name, LEVELS)
 
 
-def at_least(level: Level, floor: Level) -> bool:
-    """Whether a level is as bad as another or worse."""
-    return LEVELS.index(level) >= LEVELS.index(floor)
+def at_least(level: Level | None, floor: Level) -> bool:
+    """Whether a level is as bad as another or worse; no level is not."""
+    return level is not None and LEVELS.index(level) >= LEVELS.index(floor)
 
 
 def worst(levels: Iterable[Level]) -> Level:

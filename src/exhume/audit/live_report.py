@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exhume._version import __version__
+from exhume.audit.levels import Level
 from exhume.audit.live import audit_live
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Report
 from exhume.audit.report import write_report
@@ -15,8 +16,8 @@ __all__ = ["report_live"]
 
 THREAT = """\
 This audit played one client of a live server. It saw only the public heads and sent only updates that it could take
-back: one small update and its undo first, then identification probes, then one probe to test what it had read, and it
-cancelled each sequence. It deleted nothing and replayed nothing.
+back: updates of growing size and their undo first, then identification probes, then one probe to test what it had read,
+and it cancelled each sequence. It deleted nothing and replayed nothing.
 
 What it shows is whether the hidden totals can be read. By Proposition 2, whoever reads them before and after a
 deletion has the deleted sums. How exactly one record comes out depends on head precision and conditioning: a
@@ -35,6 +36,8 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
         reason=live.reason,
         responses=live.curve[-1].responses if live.curve else 0,
         rank=live.rank,
+        live=live.live,
+        faint=live.faint,
         kappa=live.kappa,
         cancellation_residual=live.residual,
         curve=live.curve,
@@ -43,7 +46,7 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
         version=__version__,
         command=command,
         seed=settings.seed,
-        settings={"target": name, "probe": live.probe, "scale": settings.scale, "seed": settings.seed},
+        settings={"target": name, "probe": live.probe, "scale": live.scale, "seed": settings.seed},
         data={"name": "live", "encoder": "live", "dim": live.dim, "classes": live.classes},
         scenario={"target": name},
         verdict=verdict,
@@ -57,7 +60,7 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
     return report
 
 
-def _finding(live: LiveRecord, severity: str) -> Finding:
+def _finding(live: LiveRecord, severity: Level | None) -> Finding:
     """Return the live outcome as a finding: what needs a known truth to be scored is null."""
     empty = dict.fromkeys(name for name in Finding.model_fields)
     known = {
@@ -77,7 +80,8 @@ def _finding(live: LiveRecord, severity: str) -> Finding:
         "messages_first": live.messages,
         "messages_flagged": 0,
         "messages_probe": 0,
-        "reached": ("none",) if severity == "none" else ("none", severity),
-        "severity": severity,
+        "reached": ("none",) if severity in (None, "none") else ("none", severity),
+        "severity": severity or "none",
+        "reason": live.reason,
     }
     return Finding.model_validate(empty | known)

@@ -12,6 +12,7 @@ from exhume.audit.plan import Plan
 from exhume.audit.records import CellRecord, TrialRecord
 from exhume.audit.records_defence import SiegeRecord
 from exhume.audit.work import KINDS_OF_RECORD, AnyRecord, work
+from exhume.errors import DataError
 from exhume.jobs.progress import Progress
 from exhume.jobs.run import run
 from exhume.jobs.store import Store
@@ -53,5 +54,5 @@ def carry_out(plan: Plan, folder: Path, *, fresh: bool = False, progress: Progre
 def _record(result: dict[str, Any]) -> AnyRecord:
     try:
         return KINDS_OF_RECORD[result["kind"]].model_validate(result["record"])
-    except (KeyError, ValidationError) as error:  # pragma: no cover - the key covers the code that wrote it
-        raise ValueError(f"a stored result that this version did not write: {error}") from error
+    except (KeyError, TypeError, ValidationError) as error:
+        raise DataError("a stored result is not what this version wrote; --fresh does all anew") from error

@@ -12,6 +12,7 @@ from exhume.attack import probes
 from exhume.attack.probes import Probe, Resources
 from exhume.audit.records import SCHEMA
 from exhume.audit.settings import Settings
+from exhume.capacity import require_federation
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
 from exhume.defence.config import Config
@@ -167,6 +168,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     The attacker is the first client whose own rows have full feature rank, as in the paper. Where there is none, the
     client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank.
     """
+    require_federation(settings.width if given is None else given.dim, settings.jobs)
     found = given or load_features(
         settings.data,
         settings.encoder,
@@ -177,6 +179,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         labels=settings.labels,
         tick=tick,
     )
+    require_federation(found.dim, settings.jobs)
     parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
     usable = usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))

@@ -38,6 +38,8 @@ class RecoveryRecord(Record):
     known: bool | None = None
     """Whether the attacker's own check stands by it; null for recoveries without one."""
     min_eigenvalue: Number = None
+    membership: Number = None
+    """The chance that a deleted record is ranked above another of its class by the block alone; 0.5 is guessing."""
     replay_head_error: Number = None
     """Null also where the server refused the raw block; a server with settings of its own is offered the projected one
     then, and this is of the one that it took."""
@@ -107,6 +109,12 @@ class CellRecord(Record):
     error: str | None = None
     responses: int = 0
     rank: int | None = None
+    live: int | None = None
+    """The rank that identifies the state: how many features the probe can speak of, which are not zero in all of the
+    attacker's rows where it is made of these."""
+    faint: bool = False
+    """Whether the weakest direction of the answers to a made-up probe is within the rounding of the heads: the probe is
+    too small to show anything."""
     kappa: Number = None
     state_error: Number = None
     cancellation_residual: Number = None
@@ -146,6 +154,7 @@ class Finding(Record):
     kind: str
     trials: int
     identified: int
+    """Trials that gave an estimate; where this is 0, nothing can be said of what would have come out."""
     identified_low: Number
     identified_high: Number
     labels_correct: int | None
@@ -169,6 +178,9 @@ class Finding(Record):
     replay_head_error_psd: Number
     replay_undone: Number
     """Median share of the head change by the deletion that the replay took back; 1 is all of it."""
+    membership: Number = None
+    """Median chance that the block ranks a deleted record above another of its class: who was in the deletion. Null for
+    one record, and for at least as many as there are features."""
     messages_flagged: int
     messages_probe: int
     magnitude_ratio: Number
@@ -181,7 +193,8 @@ class Finding(Record):
 class Verdict(Record):
     """The outcome in plain language."""
 
-    severity: Level
+    severity: Level | None
+    """Null where there is no verdict: nothing could be tried, or what was tried could show nothing."""
     text: str
 
 
@@ -193,12 +206,22 @@ class LiveRecord(Record):
     classes: int
     precision: str
     probe: str
+    scale: Number = None
+    """The largest harmless scale of made-up probes, at most the one asked for; null for probes of own rows."""
     dry_run_residual: Number
+    noise: Number = None
+    """The server's own arithmetic, as the dry run measured it: relative error of a head."""
     messages: int
     responses: int
     identified: bool
+    estimator: str | None = None
+    """What made the best of the answers."""
     reason: str | None
     rank: int | None
+    live: int | None = None
+    """How many features the probe can speak of."""
+    faint: bool = False
+    """Whether the weakest direction of the answers is within the server's own arithmetic."""
     kappa: Number
     prediction_error: Number
     """Relative error with which the identified state foretold the answer to a probe that it had not seen."""

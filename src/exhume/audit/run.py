@@ -48,8 +48,8 @@ class Audit:
     """Trials that ran to their end, whatever they found: a deletion that own settings refused did not."""
 
     @property
-    def severity(self) -> str:
-        """The worst level that any finding reaches."""
+    def severity(self) -> str | None:
+        """The worst level that any finding reaches; None where there is no verdict."""
         return self.report.verdict.severity
 
     def _repr_html_(self) -> str:
@@ -57,7 +57,7 @@ class Audit:
         return self.page.read_text(encoding="utf-8")
 
     def __repr__(self) -> str:
-        return f"Audit({self.severity.upper()}, {self.total} trials, '{self.page}')"
+        return f"Audit({(self.severity or 'no verdict').upper()}, {self.total} trials, '{self.page}')"
 
     def __str__(self) -> str:
         return self.report.verdict.text
@@ -137,6 +137,7 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
     effect = effect_of(plan, outcome, findings)
     found, scenario = plan.features, plan.scenario
     gate = f"{len(plan.usable)} of {len(scenario.parts)} clients have full feature rank {found.dim}"
+    live = int(scenario.own[0].any(axis=0).sum())
     return Report(
         version=__version__,
         command=command,
@@ -155,11 +156,12 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
         scenario={
             "clients": [len(part) for part in scenario.parts],
             "attacker": f"client {scenario.attacker} with {len(scenario.parts[scenario.attacker])} rows",
+            "live features": f"{live} of {found.dim} are not zero in all of the attacker's rows",
             "rank gate": gate if plan.usable else f"{gate}; the largest client attacks",
         },
         verdict=conclude(findings, outcome.cells, found.classes)
         if effect is None
-        else conclude_defended(effect, findings),
+        else conclude_defended(effect, findings, outcome.cells),
         findings=findings,
         cells=outcome.cells,
         failures=tuple(_failures(outcome)),

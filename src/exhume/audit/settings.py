@@ -58,7 +58,7 @@ class Settings(BaseModel):
     trials: int = Field(default=100, ge=1)
     responses: int | None = Field(default=None, ge=1)
     scale: float = Field(default=1e4, gt=0, allow_inf_nan=False)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     jobs: int = Field(default=0, ge=0)
     out: Path = Path("exhume-report")
     json_file: str | None = None
@@ -77,6 +77,14 @@ class Settings(BaseModel):
         if not names:
             raise ValueError("a list with at least one name")
         return tuple(dict.fromkeys(names))
+
+    @field_validator("features", "labels", "out", "json_file", "home", "defence", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """Refuse a path without a name: it would mean this folder."""
+        if isinstance(value, str) and (not value or "\0" in value):
+            raise ValueError("the name of a file or folder")
+        return value
 
     @field_validator("kind")
     @classmethod
@@ -136,7 +144,7 @@ def from_toml(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError("config", "a TOML file that can be read", f"'{path}' ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("config", "a valid TOML file", f"'{path}': {error}") from None
     return {_today(key, f"key in {path.name}"): value for key, value in content.items()}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from exhume.audit.levels import THRESHOLDS, Level, worst
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Verdict
 
-__all__ = ["conclude", "conclude_live", "quantity"]
+__all__ = ["conclude", "conclude_live", "is_sound", "no_verdict", "quantity"]
 
 MOST_LINES = 10
 
@@ -24,11 +25,14 @@ _HEADLINE: dict[Level, str] = {
 def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: int) -> Verdict:
     """Put the findings into words."""
     severity = worst(f.severity for f in findings)
+    if severity == "none" and not any(is_sound(cell) for cell in cells):
+        return no_verdict(_why(cells), [*_samples(findings), *_live(cells, findings), *_seen(cells)])
     rest = [
         *_aggregates(findings),
         *_cost(findings),
         *_precision(findings),
         *_failed(findings),
+        *_live(cells, findings),
         *_seen(cells),
         *_remedies(findings, severity, classes),
     ]
@@ -36,28 +40,73 @@ def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: 
     return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
 
 
+_NO_REMEDY = "Fewer answers, and honest updates in between, are no remedy."
+
+
 def conclude_live(live: LiveRecord) -> Verdict:
     """Put what a live target gave away into words."""
     foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
     severity: Level = "aggregate" if live.identified and foretold else "none"
+    state = "came back" if live.restored else "DID NOT COME BACK"
+    ending = f"After cancellation the head {state}: relative residual {quantity(live.residual)}."
+    spent = f"{live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
+    if severity == "none" and (why := _unread(live)):
+        return no_verdict(why, [f"Used: {spent}", ending])
     least = math.ceil(live.dim / live.classes)
     if severity == "aggregate":
         headline = "A client can read this server's hidden totals."
         body = [
             f"The totals that were read foretold the answer to an unseen probe to within "
             f"{quantity(live.prediction_error)}.",
-            f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations.",
+            f"Cost: {spent}",
             "Read before and after a deletion, the totals differ by exactly what was deleted (Proposition 2).",
-            f"Stops identification: fewer than {least} = ceil({live.dim}/{live.classes}) answers per quiet interval "
-            "(Theorem 1).",
+            f"{least} = ceil({live.dim}/{live.classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         ]
     else:
         headline = "The probes of this run did not read this server's hidden totals."
-        body = [f"Reason: {live.reason or 'the estimate foretold an unseen probe badly'}."]
-        body.append(f"Used: {live.responses} heads, {live.messages} messages. Other probes may do better.")
-    state = "came back" if live.restored else "DID NOT COME BACK"
-    body.append(f"After cancellation the head {state}: relative residual {quantity(live.residual)}.")
+        off = quantity(live.prediction_error)
+        body = [
+            f"What they gave foretold an unseen probe badly (off by {off}), although they were large enough to read."
+        ]
+        body.append(f"Used: {spent} Other probes may do better.")
+    body.append(ending)
     return _verdict(severity, headline, body)
+
+
+def _unread(live: LiveRecord) -> str | None:
+    """Return why a live run could not have shown anything; None where it could, and did not."""
+    if live.failed:
+        return f"the target broke down ({live.reason})"
+    if live.interrupted:
+        return "interrupted"
+    if not live.restored:
+        return "the head did not come back"
+    if live.faint:
+        noise, scale = quantity(live.noise), quantity(live.scale)
+        return f"too faint at scale {scale}: the answers are within the server's own arithmetic, {noise} of a head"
+    if not live.identified or live.prediction_error is None:
+        return f"no estimate, {live.reason or 'for nothing was read'}"
+    return None
+
+
+def is_sound(cell: CellRecord) -> bool:
+    """Whether a cell could have shown something: a state was identified, by probes above the heads' rounding."""
+    return cell.identified and not cell.faint
+
+
+def no_verdict(reason: str, body: Sequence[str]) -> Verdict:
+    """Say that nothing can be said: nothing was tried, or nothing that could have shown anything."""
+    lines = [f"No verdict: {reason}.", "This says nothing about the server: it is no clean bill.", *body]
+    text = "\n  ".join(lines[:MOST_LINES])
+    return Verdict(severity=None, text=text)
+
+
+def _why(cells: Sequence[CellRecord]) -> str:
+    """Return the commonest reason why no cell could show anything."""
+    if any(cell.faint for cell in cells):
+        return "no estimate, for the probes were too faint (their answers are within the rounding of the heads)"
+    reasons = Counter(cell.error or cell.reason or "no state was identified" for cell in cells)
+    return f"no estimate, {reasons.most_common(1)[0][0] if reasons else 'for nothing was tried'}"
 
 
 def quantity(value: float | None) -> str:
@@ -82,6 +131,9 @@ def _samples(findings: Sequence[Finding]) -> list[str]:
     for precision in dict.fromkeys(f.precision for f in sample):
         best = max((f for f in sample if f.precision == precision), key=_goodness)
         low, high, chance = best.labels_low or 0.0, best.labels_high or 0.0, best.labels_chance or 0.0
+        if not best.identified:
+            lines.append(f"One record deleted, {precision} heads: no estimate in {best.trials} trials.")
+            continue
         error = f"; features off by {quantity(best.relerr_feature.median)}" if best.relerr_feature else ""
         lines.append(
             f"One record deleted, {precision} heads: label right {best.labels_correct}/{best.trials} "
@@ -95,13 +147,24 @@ def _goodness(finding: Finding) -> tuple[float, float]:
     return finding.labels_correct or 0, -(math.inf if error is None else error)
 
 
+def _live(cells: Sequence[CellRecord], findings: Sequence[Finding]) -> list[str]:
+    """Say where a probe spoke of some features only."""
+    dim = findings[0].dim if findings else 0
+    parts = {c.probe: f"{c.probe} of {c.live} of {dim}" for c in cells if c.live is not None and c.live < dim}
+    if not parts:
+        return []
+    return [f"Features that probes can speak of, not zero in all of the attacker's rows: {', '.join(parts.values())}."]
+
+
 def _aggregates(findings: Sequence[Finding]) -> list[str]:
     group = [f for f in findings if f.kind in ("class", "client")]
     if not group:
         return []
     kinds = " and ".join(dict.fromkeys(f.kind for f in group))
     out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
-    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}."]
+    told = [f.membership for f in group if f.membership is not None]
+    who = f"; who was in it: {max(told):.1%} of pairs ranked right" if told else ""
+    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}{who}."]
 
 
 def _cost(findings: Sequence[Finding]) -> list[str]:
@@ -144,7 +207,6 @@ def _remedies(findings: Sequence[Finding], severity: Level, classes: int) -> lis
         return []
     dim = findings[0].dim
     return [
-        f"Stops identification: fewer than {math.ceil(dim / classes)} = ceil({dim}/{classes}) answers per quiet "
-        "interval (Theorem 1).",
+        f"{math.ceil(dim / classes)} = ceil({dim}/{classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
         "Stops these probes and the replay, not new valid records: refusing records not owned or sent before.",
     ]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from exhume.audit.levels import LEVELS, Level
 from exhume.audit.plan import BARE
-from exhume.audit.records import Finding, Verdict
+from exhume.audit.records import CellRecord, Finding, Verdict
 from exhume.audit.records_defence import DefenceRecord, Effect
-from exhume.audit.verdict import quantity
+from exhume.audit.verdict import is_sound, no_verdict, quantity
 
 __all__ = ["conclude_defended"]
 
@@ -21,8 +21,11 @@ _HEADLINE: dict[Level, str] = {
 }
 
 
-def conclude_defended(found: DefenceRecord, findings: Sequence[Finding]) -> Verdict:
-    """Put the effect of the settings into words; the level is that of the configured server."""
+def conclude_defended(found: DefenceRecord, findings: Sequence[Finding], cells: Sequence[CellRecord]) -> Verdict:
+    """Put the effect of the settings into words; the level is that of the configured server.
+
+    There is no verdict where no attacker could show anything and the settings are not why.
+    """
     body = [
         f"Worst level without settings {found.severity_without.upper()}, with {found.name} "
         f"({', '.join(rule.rule for rule in found.rules) or 'no rule at all'}) {found.severity_with.upper()}.",
@@ -34,6 +37,10 @@ def conclude_defended(found: DefenceRecord, findings: Sequence[Finding]) -> Verd
         *_privacy(found),
         *_sieges(found),
     ]
+    ours = [cell for cell in cells if cell.server != BARE]
+    tried = any(is_sound(cell) for cell in ours) or any(siege.guessed for siege in found.sieges)
+    if found.severity_with == "none" and not (tried or found.attack_refused or found.attack_withheld):
+        return no_verdict("no estimate by any attacker, and the settings refused and withheld nothing", body)
     lines = [f"Verdict: {found.severity_with.upper()}. {_HEADLINE[found.severity_with]}"]
     return Verdict(severity=found.severity_with, text="\n".join(lines + [f"  {line}" for line in body]))
 
@@ -52,7 +59,8 @@ def _samples(effects: Sequence[Effect], findings: Sequence[Finding]) -> list[str
         ("with", ours.labels_with, ours.feature_error_with),
     ):
         off = f", features off by {quantity(error)}" if error is not None else ""
-        parts.append(f"{name} {labels}/{ours.trials}{off}")
+        tried = labels or error is not None
+        parts.append(f"{name} {labels}/{ours.trials}{off}" if tried else f"{name} no estimate in {ours.trials}")
     return [f"One record deleted, labels right: {'; '.join(parts)}; guessing {chance:.0%}."]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exhume.attack.session import Attack
-from exhume.attack.state import diagnose_rank
+from exhume.attack.state import Diagnostics, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.audit.levels import THRESHOLDS
 from exhume.audit.plan import Facing, Plan, Unit
@@ -24,6 +24,7 @@ from exhume.audit.records_defence import (
 from exhume.defence.accountants import Identification
 from exhume.errors import ExhumeError
 from exhume.numerics import relative
+from exhume.protocol.head import unit_roundoff
 from exhume.protocol.rules import Exposure, Heads
 from exhume.simulate import attackers
 from exhume.simulate.federation import Federation
@@ -33,7 +34,7 @@ from exhume.simulate.siege import besiege
 from exhume.simulate.trial import Campaign, Trial
 from exhume.simulate.visibility import judge_messages
 
-__all__ = ["KINDS_OF_RECORD", "AnyRecord", "rank_curve", "record_of", "work"]
+__all__ = ["KINDS_OF_RECORD", "AnyRecord", "is_faint", "rank_curve", "record_of", "work"]
 
 CURVE_POINTS = 32
 
@@ -109,6 +110,8 @@ def _cell(plan: Plan, campaign: Campaign, unit: Unit) -> CellRecord:
         error=outcome.broken if bare else None,
         responses=outcome.responses,
         rank=None if found is None else found.rank_X,
+        live=None if found is None else found.d,
+        faint=found is not None and outcome.transcript is not None and is_faint(outcome.transcript, found),
         kappa=None if found is None else found.kappa_X,
         state_error=campaign.state_error,
         cancellation_residual=None if found is None else found.r_W,
@@ -158,8 +161,17 @@ def _exposure(name: str, found: Exposure, attacker: bool) -> ExposureRecord:
     return ExposureRecord(client=name, attacker=attacker, value=found.value, meaning=found.meaning, **more)
 
 
-def rank_curve(transcript: Transcript) -> tuple[RankPoint, ...]:
+def is_faint(transcript: Transcript, found: Diagnostics) -> bool:
+    """Whether the weakest direction of the answers to a made-up probe is no longer than the rounding of a head."""
+    if not transcript.moment_only or transcript.X.shape[1] < found.d:
+        return False  # too few answers are another matter
+    start = transcript.reduced().baseline
+    return found.sigma_min_X <= unit_roundoff(start.precision) * float(np.linalg.norm(start.weights))
+
+
+def rank_curve(run: Transcript) -> tuple[RankPoint, ...]:
     """Return rank and relative smallest singular value of the response stack after more and more responses."""
+    transcript = run.reduced()
     m, bound = transcript.responses, math.ceil(transcript.d / transcript.c)
     wanted = {int(j) for j in np.linspace(1, m, min(m, CURVE_POINTS)).round()}
     wanted |= {j for j in (bound - 1, bound, bound + 1) if 1 <= j <= m}
@@ -216,7 +228,16 @@ def _recovery(plan: Plan, campaign: Campaign, trial: Trial, method: str) -> Reco
     # A replay that the server refused in every form was one more message, without an answer.
     lost = replayed.head is None and not campaign.federation.known.bare
     spent = replayed.cost
-    names = ("relerr_gram", "relerr_moment", "relerr_feature", "label", "label_correct", "known", "min_eigenvalue")
+    names = (
+        "relerr_gram",
+        "relerr_moment",
+        "relerr_feature",
+        "label",
+        "label_correct",
+        "known",
+        "min_eigenvalue",
+        "membership",
+    )
     return RecoveryRecord(
         recovery=method,
         **{name: getattr(scored, name) for name in names},

@@ -13,7 +13,21 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-__all__ = ["STDOUT", "Command", "Jobs", "JsonTo", "completing", "console_for", "json_text", "listed", "put_json", "say"]
+from exhume.files import write_files
+
+__all__ = [
+    "MOST_SEED",
+    "STDOUT",
+    "Command",
+    "Jobs",
+    "JsonTo",
+    "completing",
+    "console_for",
+    "json_text",
+    "listed",
+    "put_json",
+    "say",
+]
 
 STDOUT = "-"
 
@@ -26,6 +40,8 @@ JsonTo = Annotated[
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one per core.")]
 """The option ``--jobs``; its default is 0 everywhere."""
 
+MOST_SEED = 2**63 - 1
+"""The largest seed: what other languages' integers hold, so that a report's seed can be read anywhere."""
 
 PLACES = {
     "data": "exhume.data.sets:REGISTRY",
@@ -66,8 +82,15 @@ class Command(TyperCommand):
     """A command whose ``--json`` may stand alone (then it is ``-``), and whose help names what is there to choose."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the command."""
-        return super().parse_args(ctx, _completed(args))
+        """Parse the words after the command; none of them may be empty."""
+        words = _completed(args)
+        # Asked before the types are made: an empty path would mean this folder.
+        given, _, _ = self.make_parser(ctx).parse_args(list(words))
+        for parameter in self.params:
+            value = given.get(str(parameter.name))
+            if value == "" or (isinstance(value, (list, tuple)) and "" in value):
+                raise typer.BadParameter("must not be empty.", ctx=ctx, param_hint="/".join(parameter.opts))
+        return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with ``{probes}`` and the like replaced by the names that are known."""
@@ -106,9 +129,7 @@ def put_json(text: str, target: str | None) -> None:
     if target == STDOUT:
         typer.echo(text, nl=False)
     elif target is not None:
-        path = Path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_files({Path(target): text})
 
 
 def say(console: Console, text: str) -> None:

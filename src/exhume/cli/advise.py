@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exhume.cli._options import Jobs, JsonTo, completing, console_for, json_text, listed, put_json, say
+from exhume.cli._options import MOST_SEED, Jobs, JsonTo, completing, console_for, json_text, listed, put_json, say
+from exhume.cli._places import check_file, check_folder
 
 if TYPE_CHECKING:
     from exhume.advise.advice import Advised
@@ -27,7 +28,7 @@ def advise(
     dim: Annotated[int | None, typer.Option(help="Number of features, where the encoder leaves it open.")] = None,
     trials: Annotated[int | None, typer.Option(help="Deletions per cell (default 20, quick 10).")] = None,
     jobs: Jobs = 0,
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of everything.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results, figure and configuration.")] = Path("advice"),
     json: JsonTo = None,
     max_accuracy_loss: Annotated[float, typer.Option(help="Test accuracy you can give up, in points.")] = 0.2,
@@ -82,6 +83,9 @@ def advise(
         busy=base.busy if (concurrent if concurrent is not None else not quick) else (False,),
         quick=quick,
     )
+    check_file("json", json)
+    if not detector:
+        check_folder("out", out)
     matrix = matrix_of(request)
     if detector:
         _detector(matrix.scenario, json)

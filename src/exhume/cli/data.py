@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exhume.cli._options import Command, JsonTo, completing, console_for, json_text, put_json, say
+from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
+from exhume.cli._places import check_file
 
 if TYPE_CHECKING:
     from exhume.data import FeatureSet
@@ -36,6 +37,7 @@ def list_(json: JsonTo = None) -> None:
     """List the known data sets and encoders."""
     from exhume.data import encoders, sets
 
+    check_file("json", json)
     data: list[dict[str, object]] = [
         {
             "name": entry.name,
@@ -76,6 +78,7 @@ def fetch(
     from exhume.data.fetch import fetch as bring
     from exhume.data.progress import fetch_bar
 
+    check_file("json", json)
     with fetch_bar(Console(stderr=True)) as report:
         fetched = bring(name, home, report)
     facts = {
@@ -109,7 +112,7 @@ def features(
         ),
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, where the encoder leaves it open.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of random encoders.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of random encoders.")] = 0,
     home: Home = None,
     device: Annotated[str, typer.Option(help="Torch device, such as cpu or cuda.")] = "cpu",
     batch: Annotated[int, typer.Option(help="Images encoded together.")] = 256,
@@ -131,6 +134,7 @@ def features(
     from exhume.data.progress import extraction_bar
     from exhume.data.sets import OWN
 
+    check_file("json", json)
     with extraction_bar(Console(stderr=True)) as tick:
         found = load_features(
             data,
@@ -167,6 +171,7 @@ def info(home: Home = None, json: JsonTo = None) -> None:
     """Show what is in the home folder and on EXHUME_DATA_PATH: sizes, hashes and paths."""
     from exhume.data.inventory import inventory
 
+    check_file("json", json)
     found = inventory(home)
     put_json(json_text(found), json)
     console = console_for(json)

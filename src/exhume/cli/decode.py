@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from exhume.cli._options import Command, JsonTo, completing, console_for, json_text, put_json, say
+from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
+from exhume.cli._places import check_file
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def list_(json: JsonTo = None) -> None:
     """List the known decoders."""
     from exhume.decode import REGISTRY
 
+    check_file("json", json)
     rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in REGISTRY.values()]
     put_json(json_text(rows), json)
     console = console_for(json)
@@ -45,10 +47,10 @@ def train(
     data: Data = "digits",
     encoder: Encoder = "random-relu",
     out: Annotated[Path | None, typer.Option(help="Where to write it (default: decoders/ in the home folder).")] = None,
-    rows: Annotated[int | None, typer.Option(help="Only the first training rows.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of training, where the decoder has any.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Images in a step.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    rows: Annotated[int | None, typer.Option(min=1, help="Only the first training rows.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of training, where the decoder has any.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images in a step.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of everything random.")] = 0,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
     home: Home = None,
     json: JsonTo = None,
@@ -62,6 +64,8 @@ def train(
 
     entry = REGISTRY.find(name)
     path = out or home_folder(home) / "decoders" / f"{name}-{data}-{encoder}.safetensors"
+    check_file("out", path)
+    check_file("json", json)
     checkpoint = path.with_suffix(".checkpoint.safetensors")
     given = {"steps": steps, "batch": batch, "device": device}
     known = {field.name for field in fields(entry.build)}  # type: ignore[arg-type]
@@ -101,11 +105,11 @@ def show(
     encoder: Annotated[
         str | None, typer.Option(help="Encoder of the features (default: the one in the record).")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Test rows to draw and measure.")] = 200,
+    rows: Annotated[int, typer.Option(min=1, help="Test rows to draw and measure.")] = 200,
     out: Annotated[Path, typer.Option(help="The figure: ten targets, what was drawn, and the null.")] = Path(
         "decoded.png"
     ),
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of what is drawn.")] = 0,
     home: Home = None,
     json: JsonTo = None,
 ) -> None:
@@ -113,13 +117,13 @@ def show(
     from exhume.decode import load
     from exhume.decode.show import draw, measured
 
+    check_file("out", out if data is not None else None)
+    check_file("json", json)
     decoder = load(file, encoder=encoder)
     assert decoder.record is not None
     if data is None:
         _tell(decoder.record, file, json)
         return
-    if rows < 1:
-        raise InputError("rows", "at least 1", rows)
     shown = measured(decoder, data, home=home, rows=rows, seed=seed)
     draw(shown, out)
     put_json(json_text({"measures": shown.means(), "figure": str(out)}), json)

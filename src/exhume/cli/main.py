@@ -1,6 +1,7 @@
 """The `exhume` command: gathers the subcommands and turns errors into exit codes.
 
-Exit codes: 0 clean, 1 a finding at or above ``--fail-on``, 2 bad usage or input, 130 interrupted.
+Exit codes: 0 clean, 1 a finding at or above ``--fail-on`` and nothing else, 2 bad usage or input or anything that kept
+the command from its end, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import warnings
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from exhume._version import __version__
 from exhume.cli import advise, audit, data, decode, paper
+from exhume.cli._edge import carry_out
 from exhume.cli._options import Command
-from exhume.errors import ExhumeError, OldNameWarning
+from exhume.errors import OldNameWarning
 
 __all__ = ["app", "main"]
 
@@ -55,13 +56,6 @@ def _note(message: Warning | str, category: type[Warning], *rest: object, **more
 
 
 def main() -> None:
-    """Run the command line; errors that Exhume raises on purpose become one line on stderr and exit code 2."""
+    """Run the command line; whatever goes wrong becomes one line on standard error and exit code 2."""
     warnings.showwarning = _note
-    try:
-        app()
-    except ExhumeError as error:
-        Console(stderr=True).print(f"exhume: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("exhume: interrupted", style="bold red", markup=False, soft_wrap=True)
-        sys.exit(130)
+    sys.exit(carry_out(app, sys.argv[1:]))

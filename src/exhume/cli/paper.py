@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from exhume.cli._options import Command, Jobs, JsonTo, completing, console_for, json_text, listed, put_json
+from exhume.cli._options import MOST_SEED, Command, Jobs, JsonTo, completing, console_for, json_text, listed, put_json
+from exhume.cli._places import check_file, check_folder
+from exhume.errors import unknown_name
 
 if TYPE_CHECKING:
     from exhume.paper.comparisons import Comparison
@@ -32,6 +34,7 @@ def list_(as_json: JsonTo = None) -> None:
     from exhume.paper.published import source
     from exhume.paper.registry import about, tables
 
+    check_file("json", as_json)
     facts = [
         {"name": t.name, "kind": "figure" if t.draw else "table", "title": t.title, "about": about(t)}
         for t in tables().values()
@@ -65,12 +68,14 @@ def run(
     size: Annotated[
         list[str] | None, typer.Option(help="Comma list of other sizes of parts, such as partitions=5.")
     ] = None,
-    clients: Annotated[int, typer.Option(help="Clients in a split.")] = 50,
+    clients: Annotated[int, typer.Option(min=2, help="Clients in a split.")] = 50,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration of the splits.")] = 0.05,
     jobs: Jobs = 0,
     backend: Annotated[str, typer.Option(help="joblib or dask.")] = "joblib",
     scheduler: Annotated[str | None, typer.Option(help="Address of a running Dask scheduler.")] = None,
-    seed: Annotated[int, typer.Option(help="Added to every seed; 0 is the paper's own choice.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Added to every seed; 0 is the paper's own choice.")
+    ] = 0,
     out: Out = RESULTS,
     page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
     as_json: JsonTo = None,
@@ -80,13 +85,15 @@ def run(
     ] = False,
 ) -> None:
     """Run tables and figures; finished trials are kept, so an interrupted run goes on where it stopped."""
+    from exhume.capacity import require_federation
     from exhume.data.progress import extraction_bar
     from exhume.jobs.progress import progress_bar
+    from exhume.jobs.run import BACKENDS
     from exhume.jobs.store import Store
     from exhume.paper.execute import default_store, execute
     from exhume.paper.feature_source import TICK, FeatureSource
     from exhume.paper.registry import by_names, runnable
-    from exhume.paper.render import Page, console_table, read_comparisons
+    from exhume.paper.render import Page, console_table
     from exhume.paper.render import as_json as rendered
     from exhume.paper.renew import renewed_comparisons, renewed_page
     from exhume.paper.study import FULL, QUICK, Study
@@ -94,12 +101,18 @@ def run(
     by_names(listed(names))
     sizes = (QUICK if quick else FULL).resized(listed(size))
     chosen = listed(data) or (["features"] if features is not None else ["mnist", "cifar10"])
+    check_folder("out", out)
+    check_file("page", page)
+    check_file("json", as_json)
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    require_federation(dim, jobs)
     place, file = (None if path is None else str(path) for path in (home, features))
     model = encoder or ("none" if features else "resnet18")
     studies = [Study(FeatureSource(name, model, dim, place, file), sizes, seed, clients, alpha) for name in chosen]
     tables, left_out = runnable(listed(names), studies)
-    for name, reason in left_out.items():
-        typer.echo(f"left out: {name} {reason}", err=True)
+    text = page or out / "results.md"
+    before = _earlier(text, out / "results.json") if renew else None
     store = Store(default_store(home))
     with extraction_bar(Console(stderr=True)) as told:
         TICK.set(told)
@@ -107,6 +120,8 @@ def run(
             study.source.load()
         work = [job for table in tables for study in studies for job in table.jobs(study)]
         TICK.set(None)
+    for name, reason in left_out.items():
+        typer.echo(f"left out: {name} {reason}", err=True)
     with progress_bar(Console(stderr=True), "trials") as progress:
         results = execute(work, store, workers=jobs, backend=backend, scheduler=scheduler, progress=progress)
     made = Page(tables, studies, results, _command(context), store.seconds(job.key for job in results))
@@ -114,12 +129,11 @@ def run(
     console = console_for(as_json)
     for table in tables:
         console.print(console_table(table, cells[table.name]))
-    text = page or out / "results.md"
-    before = (text.read_text(encoding="utf-8"), read_comparisons(out / "results.json")) if renew else None
-    made.write(text, out)
-    if before is not None:
-        fresh = text.read_text(encoding="utf-8")
-        text.write_text(renewed_page(before[0], fresh, [t.name for t in tables], made.command), encoding="utf-8")
+    if before is None:
+        made.write(text, out)
+    else:
+        old, renewed = before[0], [table.name for table in tables]
+        made.write(text, out, edit=lambda fresh: renewed_page(old, fresh, renewed, made.command))
         cells = renewed_comparisons(before[1], cells)
     put_json(rendered(cells), str(out / "results.json"))
     put_json(rendered(cells), as_json)
@@ -133,6 +147,7 @@ def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
     from exhume.errors import DataError
     from exhume.paper.render import read_comparisons
 
+    check_file("json", as_json)
     path = out / "results.json" if out.suffix != ".json" else out
     if not path.is_file():
         raise DataError(f"{path} does not exist: run `exhume paper run all` first")
@@ -149,6 +164,17 @@ def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
     console = console_for(as_json)
     console.print(shown)
     console.print(_verdict(found), soft_wrap=True, highlight=False)
+
+
+def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
+    """Return the page and the cells of an earlier run, which are asked for before any work."""
+    from exhume.errors import DataError
+    from exhume.paper.render import read_comparisons
+
+    for path in (page, results):
+        if not path.is_file():
+            raise DataError(f"{path} does not exist: --renew replaces tables of an earlier run")
+    return page.read_text(encoding="utf-8"), read_comparisons(results)
 
 
 def _verdict(found: list[Comparison]) -> str:

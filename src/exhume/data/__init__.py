@@ -7,7 +7,6 @@ FeatureSet(data='digits', encoder='random-relu', dim=256, train=1438, test=359, 
 
 from __future__ import annotations
 
-from exhume.data._files import digest_of, sha256_of_file, short
 from exhume.data.features import FeatureSet, given_features, load_features
 from exhume.data.partition import dirichlet, iid, is_full_rank, select_attacker, usable_clients
 from exhume.data.sets import ImageSet, load
@@ -15,7 +14,6 @@ from exhume.data.sets import ImageSet, load
 __all__ = [
     "FeatureSet",
     "ImageSet",
-    "digest_of",
     "dirichlet",
     "given_features",
     "iid",
@@ -23,7 +21,5 @@ __all__ = [
     "load",
     "load_features",
     "select_attacker",
-    "sha256_of_file",
-    "short",
     "usable_clients",
 ]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import digest_of, sha256_of_file, short
 from exhume.data.encoders import Encoder
+from exhume.data.files import digest_of, sha256_of_file, short
 from exhume.data.sets import DataSet
 from exhume.errors import DataError
 from exhume.files import atomic_file

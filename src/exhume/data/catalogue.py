@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from exhume.data._files import digest_of
+from exhume.data.files import digest_of
 
 __all__ = ["Holding", "Item", "Progress", "Source"]
 

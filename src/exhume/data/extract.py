@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data import sets
-from exhume.data._files import locked_folder, reserve, writing
 from exhume.data.cache import PARTIAL, Ready, cache_folder, cache_key, publish, read_cache
 from exhume.data.encoders import Encoder
+from exhume.data.files import locked_folder, reserve, writing
 from exhume.data.sets import DataSet
 from exhume.errors import DataError, InputError
 from exhume.files import atomic_file
@@ -96,6 +96,9 @@ def extract(
         return found
     pictures = sets.load(entry.name, home, download=download).head(limit)
     work = folder.with_name(f"{folder.name}-{batch}-{model.device.replace(':', '')}{PARTIAL}")
+    get_ready = getattr(model, "get_ready", None)
+    if get_ready is not None:  # what cannot encode (no torch, no such device, other weights) leaves no folder behind
+        get_ready()
     with writing(work), locked_folder(work):
         found = read_cache(folder)  # somebody may have been first while we waited
         if found is not None:

@@ -11,11 +11,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from exhume.capacity import require_memory
 from exhume.data import encoders, sets
-from exhume.data._files import digest_of, sha256_of_file
 from exhume.data.cache import Arrays, cache_folder, cache_key, read_cache
 from exhume.data.encoders import Encoder, Options
 from exhume.data.extract import BATCH, Tick, encode, extract
+from exhume.data.files import digest_of, sha256_of_file
 from exhume.data.home import data_path, home_folder
 from exhume.data.own import read_own, split_arrays
 from exhume.data.sets import OWN, DataSet, ImageSet
@@ -145,6 +146,8 @@ def load_features(
     """
     if limit is not None and limit < 1:
         raise InputError("limit", "at least 1", limit)
+    if batch < 1:
+        raise InputError("batch", "at least 1", batch)
     place = home_folder(home)
     options = Options(
         width=0,
@@ -164,6 +167,7 @@ def load_features(
         raise InputError("path", f"given only with data '{OWN}'", path or labels)
     entry = sets.by_name(data)
     model = encoders.build(encoder, replace(options, width=int(np.prod(entry.shape))))
+    _require_room(model, entry.train_rows + entry.test_rows, limit)
     found = _cached(entry, model, place, limit)
     # What lies on EXHUME_DATA_PATH was made with the official weights and resized as floats.
     if found is None and given and weights is None and resize == "float":
@@ -171,6 +175,20 @@ def load_features(
     if found is None:
         found = _computed(entry, model, place, limit, batch, download, keep, tick)
     return replace(found, images=sets.load(data, place, download=download).head(limit)) if images else found
+
+
+def _require_room(model: Encoder, rows: int, limit: int | None) -> None:
+    """Refuse features that memory cannot hold: as they are computed, in float32, and as they are used, in float64."""
+    count = rows if limit is None else min(rows, 2 * limit)
+    require_memory("dim", model.dim, 12.0 * count * model.dim, f"the features of {count} rows")
+
+
+def _classes(*labels: NDArray[np.intp]) -> int:
+    """Return how many classes there are, from 0 to the largest label; memory must hold a column for each."""
+    classes = 1 + max(int(part.max(initial=0)) for part in labels)
+    rows = sum(len(part) for part in labels)
+    require_memory("labels", f"{classes - 1}", 8.0 * classes * rows, f"{classes} classes of {rows} rows")
+    return classes
 
 
 def _path(path: str | Path | None) -> Path | None:
@@ -210,7 +228,7 @@ def _read_pair(path: Path) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return archive["features"], archive["labels"]
-    except (OSError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is not a file of precomputed features: {error}") from error
 
 
@@ -241,10 +259,11 @@ def _from_file(
     if path is None:
         raise InputError("path", f"the file to read when data is '{OWN}'", path)
     train, train_labels, test, test_labels = read_own(path, labels)
-    classes = 1 + max(int(part.max(initial=0)) for part in (train_labels, test_labels))
+    classes = _classes(train_labels, test_labels)
     if encoders.REGISTRY.find(encoder).holding is not None:
         raise InputError("encoder", f"none or random-relu for data '{OWN}', which has no images", encoder)
     model = encoders.build(encoder, replace(options, width=train.shape[1]))
+    _require_room(model, len(train) + len(test), limit)
     arrays: Arrays = (train[:limit], train_labels[:limit], test[:limit], test_labels[:limit])
     if encoder != "none":
         arrays = (encode(model, arrays[0], batch), arrays[1], encode(model, arrays[2], batch), arrays[3])
@@ -266,7 +285,7 @@ def given_features(features: object, labels: object) -> FeatureSet:
     if labels is None:
         raise InputError("labels", "one class per row of features", "nothing")
     arrays = split_arrays({"features": np.asarray(features), "labels": np.asarray(labels)}, "the arrays given")
-    classes = 1 + max(int(part.max(initial=0)) for part in arrays[1::2])
+    classes = _classes(arrays[1], arrays[3])
     digests = [hashlib.sha256(np.ascontiguousarray(part).tobytes()).hexdigest() for part in arrays]
     return _freeze(arrays, classes, OWN, "none", digest_of({"arrays": digests}), "given", None)
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from urllib.error import URLError
 
 from exhume.data import encoders, sets
-from exhume.data._files import sha256_of_file
 from exhume.data.catalogue import Holding, Item, Progress, Source
+from exhume.data.files import sha256_of_file
 from exhume.data.home import data_path, home_folder
 from exhume.data.mirrors import Folder
 from exhume.errors import DataError, ExhumeError, unknown_name

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from exhume.errors import InputError
+
 __all__ = ["DATA_PATH_VARIABLE", "HOME_VARIABLE", "data_path", "home_folder"]
 
 HOME_VARIABLE = "EXHUME_HOME"
@@ -18,7 +20,11 @@ def home_folder(home: str | Path | None = None) -> Path:
     It is `home`, else EXHUME_HOME, else the platform's cache folder. Only what writes creates it.
     """
     chosen = home or os.environ.get(HOME_VARIABLE)
-    return Path(chosen).expanduser() if chosen else _platform_cache() / "exhume"
+    place = Path(chosen).expanduser() if chosen else _platform_cache() / "exhume"
+    nearest = next((folder for folder in (place, *place.parents) if folder.exists()), place)
+    if nearest.exists() and not nearest.is_dir():
+        raise InputError("home", "a folder, or the name of one to make", f"'{place}' ('{nearest}' is a file)")
+    return place
 
 
 def _platform_cache() -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from exhume.data import encoders, sets
-from exhume.data._files import sha256_of_file
 from exhume.data.cache import PARTIAL, read_cache, read_manifest
 from exhume.data.catalogue import Holding
 from exhume.data.fetch import holdings
+from exhume.data.files import sha256_of_file
 from exhume.data.home import data_path, home_folder
 from exhume.errors import DataError
 

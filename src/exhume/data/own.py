@@ -57,7 +57,7 @@ def read_own(path: Path, labels: Path | None = None) -> Split:
 def _numpy(path: Path) -> Array:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
@@ -66,7 +66,7 @@ def _archive(path: Path) -> dict[str, Array]:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
-        except (ValueError, OSError, BadZipFile, zlib.error) as error:
+        except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
             raise DataError(f"{path} cannot be read: {error}") from error
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError

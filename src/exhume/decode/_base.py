@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 from exhume.data.sets import sha256_of_arrays
 from exhume.errors import InputError
 
-__all__ = [
-    "Array",
-    "Decoder",
-    "DecoderEntry",
-    "Learnt",
-    "Pixels",
-    "Tick",
-    "TrainingRecord",
-    "TrainingRows",
-    "TrainingStep",
-]
+__all__ = ["Array", "Decoder", "DecoderEntry", "Examples", "Learnt", "Pixels", "Tick", "TrainingRecord", "TrainingStep"]
 
 Array = NDArray[Any]
 Pixels = NDArray[np.float64]
@@ -83,7 +73,7 @@ class TrainingRecord:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRows:
+class Examples:
     """The pairs that a decoder learns from, already checked; `images` are 8-bit."""
 
     features: NDArray[np.float64]
@@ -119,7 +109,7 @@ class Decoder(ABC):
     state: dict[str, Array]
 
     @abstractmethod
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         """Learn from checked pairs."""
 
     @abstractmethod
@@ -220,7 +210,7 @@ class DecoderEntry:
     extra: str | None = None
 
 
-def _checked(features: Array, images: Array, labels: Array | None) -> TrainingRows:
+def _checked(features: Array, images: Array, labels: Array | None) -> Examples:
     images = np.asarray(images)
     if images.dtype != np.uint8 or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
         raise InputError("images", "8-bit, N x H x W or N x H x W x 3", f"{images.dtype} of shape {images.shape}")
@@ -231,7 +221,7 @@ def _checked(features: Array, images: Array, labels: Array | None) -> TrainingRo
         raise InputError("features", "finite", "NaN or infinity")
     known = None if labels is None else _labels(labels, len(features))
     arrays = (features, images) if known is None else (features, images, known.astype(np.int64))
-    return TrainingRows(features, images, known, sha256_of_arrays(*arrays))
+    return Examples(features, images, known, sha256_of_arrays(*arrays))
 
 
 def _labels(labels: Array, rows: int) -> NDArray[np.intp]:

@@ -108,8 +108,8 @@ class Store:
         for line in whole.split(b"\n"):
             try:
                 entry = json.loads(line)
-                key, result, seconds = entry["key"], dict(entry["result"]), float(entry["seconds"])
-            except (ValueError, KeyError, TypeError):
+                key, result, seconds = str(entry["key"]), dict(entry["result"]), float(entry["seconds"])
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # torn by a kill, or no line of ours: that work is done again
             self._found[key], self._seconds[key] = result, seconds
 

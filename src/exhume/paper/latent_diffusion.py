@@ -3,8 +3,8 @@
 The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18`) has seen TinyImageNet and its
 features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200 records
 of other clients (rank-one recovery, IID partition). A sample is one plausible picture, not the record's; the mean of
-eight samples keeps what they share. Beside them stand what the same public images give without diffusion (their mean,
-ridge regression to pixels on the first 10,000, and retrieval: the public picture with the nearest feature) and the mean
+four samples keeps what they share. Beside them stand what the same public images give without diffusion (their mean,
+ridge regression to pixels on the first 5,000, and retrieval: the public picture with the nearest feature) and the mean
 picture of the recovered label, of the attacker's own rows. For MNIST colour pictures are averaged to grey and reduced
 to 28 pixels. A row beats its nulls by a measure if a one-sided sign test on paired records says so at 1% against each
 of mean, class mean and retrieval.
@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from exhume.data import FeatureSet, load_features, sha256_of_file
+from exhume.data import FeatureSet, load_features
+from exhume.data.files import sha256_of_file
 from exhume.data.home import home_folder
 from exhume.decode import Decoder, build, load
 from exhume.decode.decoders.diffusion import Diffusion
@@ -48,8 +49,8 @@ from exhume.paper.work import Job, Result
 __all__ = ["PUBLIC", "TABLES", "PublicDecoding", "weights_file"]
 
 PUBLIC = "tinyimagenet"
-SAMPLES = 8
-RIDGE_ROWS = 10_000
+SAMPLES = 4
+RIDGE_ROWS = 5_000
 NAMES = {
     "mean": "mean public picture",
     "class-mean": "class mean of the recovered label (own rows)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
+from exhume.errors import DataError
+from exhume.files import write_files
 from exhume.paper.comparisons import Comparison, Difference, compared, differences
 from exhume.paper.feature_source import heading
 from exhume.paper.published import source
@@ -43,16 +45,15 @@ class Page:
         """Return the cells of every table."""
         return {table.name: compared(table, table.rows(self.studies, self.results)) for table in self.tables}
 
-    def write(self, page: Path, figures: Path) -> None:
-        """Write the page, and the figures beside it."""
+    def write(self, page: Path, figures: Path, edit: Callable[[str], str] = lambda text: text) -> None:
+        """Write the page, edited if need be, and the figures beside it."""
         drawn = {}
         for table in self.tables:
             if table.draw is not None:
                 path = figures / f"{table.name}.svg"
                 table.draw(self.studies, self.results, path)
                 drawn[table.name] = Path(os.path.relpath(path, page.parent)).as_posix()
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(self.markdown(drawn), encoding="utf-8")
+        write_files({page: edit(self.markdown(drawn))})
 
     def markdown(self, drawn: Mapping[str, str]) -> str:
         """Return the page as text."""
@@ -162,8 +163,13 @@ def as_json(cells: Mapping[str, list[Comparison]]) -> str:
 
 def read_comparisons(path: Path) -> list[Comparison]:
     """Read what `as_json` gave."""
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    return [
-        Comparison(**{**entry, "published": from_plain(entry["published"]), "measured": from_plain(entry["measured"])})
-        for entry in entries
-    ]
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            Comparison(
+                **{**entry, "published": from_plain(entry["published"]), "measured": from_plain(entry["measured"])}
+            )
+            for entry in entries
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(f"{path} does not hold results of `exhume paper run` ({type(error).__name__})") from error

@@ -95,6 +95,10 @@ class Study:
     """Clients in a split."""
     alpha: float = 0.05
 
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < math.inf:
+            raise InputError("alpha", "a positive finite number", self.alpha)
+
     @property
     def data(self) -> str:
         """Name of the data set."""

@@ -21,6 +21,9 @@ class Target(Protocol):
     def submit(self, update: Update) -> Head:
         """Submit an update and return the head that is public afterwards.
 
+        It applies at most once. Where an answer is lost, raise: an adapter that sends the same update again without
+        knowing whether it arrived applies it twice, and nobody can tell how often.
+
         A refused update raises `exhume.errors.RefusedError`. Where the server withholds a release, the previous head
         comes back, with its old serial.
         """

@@ -10,11 +10,11 @@ from exhume.protocol.head import Head
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Update
 
-__all__ = ["BusyPlan", "BusyTarget"]
+__all__ = ["BusyTarget", "HonestPlan"]
 
 
 @dataclass(frozen=True)
-class BusyPlan:
+class HonestPlan:
     """What honest clients do, by the number of messages that the attacker has sent by then."""
 
     between: Mapping[int, Sequence[Update]]
@@ -41,7 +41,7 @@ class BusyTarget:
         The attacker's name.
     """
 
-    def __init__(self, server: Server, plan: BusyPlan, client: str = "attacker") -> None:
+    def __init__(self, server: Server, plan: HonestPlan, client: str = "attacker") -> None:
         self._server, self._client = server, client
         self._between = {at: list(updates) for at, updates in plan.between.items()}
         self._merged = dict(plan.merged or {})

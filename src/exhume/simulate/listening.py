@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exhume.attack.probes.base import MomentProbe, Probe, moment_pairs
+from exhume.attack.probes.base import MomentProbe, Probe, coordinates_of, moment_pairs
 from exhume.attack.probes.own_data import OwnDataProbe
 from exhume.attack.session import Attack
 from exhume.attack.transcript import Recorder, Transcript
@@ -73,7 +73,7 @@ def listen(attack: Attack, probe: Probe, *, show_rows: bool = False) -> ProbeOut
         last = attack.observe()
     except RefusedError as error:
         return ProbeOutcome(None, broken=f"withheld: {error.reason}")
-    run = _Listener(attack, Recorder(last, probe.name), last)
+    run = _Listener(attack, Recorder(last, probe.name, coordinates_of(probe)), last)
     broken = None
     for update, wanted in _messages(probe, show_rows):
         try:

@@ -11,6 +11,7 @@ import numpy as np
 from exhume.attack.block import Block
 from exhume.attack.probes import moment_pairs
 from exhume.attack.transcript import Recorder, Transcript
+from exhume.attack.watched import Watcher
 from exhume.errors import AttackError, InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
@@ -134,8 +135,8 @@ class Prober:
         """Whether the last head shows the ledger as the attacker left it."""
         self.told: Block | None = None
         """The deleted block, for an attacker who was told it."""
-        self.on_others: Callable[[Head], None] | None = None
-        """Called with the public head after each honest message, by an attacker that watches those too."""
+        self.watcher: Watcher | None = None
+        """Notes every broadcast, its own and others', for an attacker that watches."""
         self._turn, self._waits = 0, PATIENCE
         self._last: Update | None = None
 
@@ -169,16 +170,13 @@ class Prober:
         return receipt
 
     def _others(self) -> None:
-        """Let an honest client send something, and look at what came out."""
+        """Let an honest client send something."""
         self.federation.background(self.rng)
-        if self.on_others is not None and (head := self.federation.head()) is not None:
-            self.on_others(head)
+        self._watch()
 
-    @property
-    def last_sent(self) -> Summary:
-        """The net change of the last message, as it went out."""
-        assert self._last is not None
-        return self._last.net
+    def _watch(self) -> None:
+        if self.watcher is not None and (head := self.federation.head()) is not None:
+            self.watcher.heard(head)
 
     def send_update(self, update: Update) -> Receipt:
         """Send sums in the attacker's first name: what no rows stand behind."""
@@ -196,6 +194,9 @@ class Prober:
         except InputError as error:
             receipt = _impossible(sender, error)
         self.spent.note(receipt)
+        if receipt.accepted and self.watcher is not None:
+            self.watcher.sent(self._last.net)
+            self._watch()
         self.clean = receipt.head is not None if receipt.accepted else self.clean
         return receipt
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from exhume.attack.coordinates import Coordinates, schur
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Cost
+from exhume.attack.state import State
 from exhume.numerics import Matrix, relative
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary
 
-__all__ = ["Replayed", "Residuals", "Scored", "score"]
+__all__ = ["Replayed", "Residuals", "Scored", "as_known", "score", "state_error"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Scored:
     """Whether the attacker's own check stands by it; None for recoveries without one."""
     margin: float | None
     min_eigenvalue: float | None = None
+    membership: float | None = None
+    """The chance that a deleted record looks more like one than another of its class does (1 is certainty, 0.5
+    guessing); None where one record, or at least as many as features, were deleted."""
 
 
 def score(method: str, found: Recovered, deleted: Summary, label: int | None) -> Scored:
@@ -87,3 +94,18 @@ class Residuals:
             relative(b.moment - a.moment, a.moment),
             relative(after.head() - head, head),
         )
+
+
+def as_known(A: Matrix, state: State) -> Matrix:
+    """Return the true A as it is to those who have identified a state: a Schur complement where that is not all."""
+    if state.live is None:
+        return A
+    return Coordinates(state.d, state.live, np.ones(len(state.live))).spread_square(schur(A, state.live))
+
+
+def state_error(found: State | None, A: Matrix) -> float | None:
+    """Return the relative error of an identified state on the coordinates that it speaks of; None without a state."""
+    if found is None or found.live is None:
+        return None if found is None else relative(found.A - A, A)
+    truth, at = schur(A, found.live), np.ix_(found.live, found.live)
+    return relative(found.A[at] - truth, truth)

@@ -18,7 +18,7 @@ from exhume.attack.block import Block
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Attack, Cost
-from exhume.attack.state import Diagnostics, State
+from exhume.attack.state import Diagnostics, State, alike
 from exhume.attack.theory.bounds import DeletionRun, amplification_bound
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
@@ -28,7 +28,7 @@ from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.federation import Asked, Federation
 from exhume.simulate.listening import ProbeOutcome, listen, refusal_of
-from exhume.simulate.scoring import Replayed, Residuals, Scored, score
+from exhume.simulate.scoring import Replayed, Residuals, Scored, as_known, score, state_error
 
 __all__ = ["Campaign", "Trial"]
 
@@ -64,6 +64,8 @@ class Trial:
     recoveries: list[Scored] = field(default_factory=list)
     replays: list[Replayed] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)
+    gone: Rows = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """Which records were deleted."""
 
     def recovery(self, method: str) -> Scored | None:
         """Return what one recovery found, if it ran."""
@@ -111,10 +113,12 @@ class Campaign:
         self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
         self.residuals = Residuals.between(start, federation.server.ledger)
         found, self.diagnostics, self.reason = self._identified(self.outcome)
-        self.state_error = None if found is None else relative(found.A - self.A, self.A)
+        self.state_error = state_error(found, self.A)
         """Relative error of the estimator's state."""
-        sharper = found if exact else self._sharper(self.outcome.transcript)
-        self.state_error_sharper = None if sharper is None else relative(sharper.A - self.A, self.A)
+        # With dead coordinates the symmetric estimate is the sharper one for exact heads too.
+        whole = found is None or found.live is None
+        sharper = found if exact and whole else self._sharper(self.outcome.transcript)
+        self.state_error_sharper = state_error(sharper, self.A)
         standing = self.outcome.standing
         self.before, self.sharper = _moved(found, standing), _moved(sharper, standing)
         if standing is not None:
@@ -172,6 +176,7 @@ class Campaign:
             known,
             None if known else self.reason,
             self.state_error,
+            gone=rows,
         )
         if asked.refused is not None:
             trial.identified, trial.reason = False, f"deletion refused: {asked.refused}"
@@ -228,9 +233,11 @@ class Campaign:
         }
 
     def _judge_states(self, trial: Trial, before: State, after: State, deleted: Summary) -> None:
+        before, after = alike(before, after)
         truth = self.A - deleted.gram
-        trial.state_error_post = relative(after.A - truth, truth)
-        run = DeletionRun(self.A, truth, self.W, trial.head, before, after)
+        trial.state_error_post = state_error(after, truth)
+        A = as_known(self.A, after)
+        run = DeletionRun(A, as_known(truth, after), self.W, trial.head, before, after)
         trial.amplification = amplification_bound(run).right
 
     def _keep(
@@ -247,6 +254,8 @@ class Campaign:
         own_gram = entry.needs == "state"
         if own_gram and self._project:
             scored = replace(scored, min_eigenvalue=found.block.min_eigenvalue)
+        if 1 < trial.rows < self.scenario.d:
+            scored = replace(scored, membership=self._membership(found.block, trial.gone))
         trial.recoveries.append(scored)
         trial.blocks[entry.name] = found.block
         replayed = self._replayed(entry.name, found.block, deleted, trial.label, attack, federation, standing)
@@ -257,6 +266,16 @@ class Campaign:
             replayed = self._projected(replayed, found.block, deleted, federation, standing)
         trial.replays.append(replayed)
         trial.cost = max(trial.cost, replayed.cost or attack.cost, key=lambda cost: cost.messages)
+
+    def _membership(self, block: Block, gone: Rows) -> float | None:
+        """Return how well a block tells its own records from others of their classes that stayed."""
+        s = self.scenario
+        others = np.setdiff1d(s.others, gone)
+        others = others[np.isin(s.labels[others], s.labels[gone])]
+        if not len(others):
+            return None
+        found = recover.membership(block, s.features[np.concatenate([gone, others])])
+        return recover.ranking(found.outside[: len(gone)], found.outside[len(gone) :])
 
     def _replayed(
         self,

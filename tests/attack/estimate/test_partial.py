@@ -52,7 +52,7 @@ def test_responses_that_say_nothing_fail():
 
 def test_a_guess_that_leaves_no_positive_definite_state_fails():
     world = clustered()
-    with pytest.raises(NotIdentifiedError, match="unstable: smallest eigenvalue of A, completed with the guess, is -"):
+    with pytest.raises(NotIdentifiedError, match=r"unstable: .*positive definite"):
         partial(deficient(world), guess=-world.A)
     with pytest.raises(InputError, match="guess must be 24 x 24"):
         partial(deficient(world), guess=np.eye(3))

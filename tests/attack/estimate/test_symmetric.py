@@ -5,6 +5,7 @@ import pytest
 
 from exhume.attack import probes
 from exhume.attack.estimate import direct, gram_guess, symmetric
+from exhume.attack.estimate.symmetric import _clipped
 from exhume.errors import NotIdentifiedError
 from tests.attack.worlds import clustered, gap
 
@@ -67,3 +68,32 @@ def test_rank_deficiency_fails():
     world = clustered()
     with pytest.raises(NotIdentifiedError, match="rank deficient"):
         symmetric(world.attack.run(probes.random(24, 4, rng=np.random.default_rng(1), responses=5)))
+
+
+@pytest.mark.parametrize(
+    ("values", "raised"),
+    [
+        ([-0.3, 0.1, 1.0, 5.0], [0.3, 0.3, 1.0, 5.0]),  # the most negative one shows the noise
+        ([-1e-9, 1e-8, 1.0, 5.0], [5e-5, 5e-5, 1.0, 5.0]),  # but never less than 1e-5 of the largest
+    ],
+)
+def test_clipping_raises_eigenvalues_to_the_noise_level_in_the_metric_of_the_guess(values, raised):
+    rng = np.random.default_rng(0)
+    metric = np.cov(rng.standard_normal((4, 40))) + np.eye(4)
+    L = np.linalg.cholesky(metric)
+    vectors = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    H = np.linalg.solve(L.T, np.linalg.solve(L.T, vectors @ np.diag(values) @ vectors.T).T)
+    clipped = _clipped(H, metric)
+    np.testing.assert_allclose(np.linalg.eigvalsh(L.T @ clipped @ L), raised, rtol=1e-9)
+
+
+def test_the_head_is_averaged_over_all_responses():
+    """Additions leave all heads alike: the rounding of the baseline alone must not decide the head of the state."""
+    ours, released = [], []
+    for seed in range(6):
+        world = clustered(precision="12bits", seed=seed)
+        transcript = world.attack.run(world.probe("own-data", responses=48, seed=seed))
+        truth = world.server.ledger.head()
+        ours.append(gap(symmetric(transcript, guess=gram_guess(world.own_features)).baseline.weights, truth))
+        released.append(gap(transcript.baseline.weights, truth))
+    assert np.median(ours) < 0.7 * np.median(released)

@@ -108,3 +108,24 @@ def test_bad_calls():
         informed(before, after, features=F, labels=y, size=1.0)
     with pytest.raises(InputError, match="features, labels must be at least one row"):
         informed(before, after.baseline, features=F[:0], labels=y[:0])
+
+
+def test_a_longer_row_in_the_same_direction_fits_no_better():
+    """The likelihood of a candidate charges it for its own length: the row that is there wins over ten times it."""
+    a = np.array([1.0, 2.0, 0.5])
+    own = Candidates(100 * np.eye(3), np.zeros((3, 2)), np.array([a, 10 * a]), np.array([0, 0]), 2)
+    for scale, row in ((1.0, 0), (10.0, 1)):
+        moment = np.outer(scale * a, [1.0, 0.0])
+        found = read_change(own, moment, s=10.0)
+        assert not found.diagnostics.stands_out
+        np.testing.assert_array_equal(found.feature, own.features[row])
+
+
+def test_the_estimated_size_is_unbiased_for_many_entries():
+    rng = np.random.default_rng(0)
+    d, c = 200, 50
+    own = Candidates(np.eye(d), np.zeros((d, c)), np.ones((1, d)), np.array([0]), c)
+    before = State.of(np.eye(d), Head(np.zeros((d, c))))
+    found = informed(before, Head(-3.0 * rng.standard_normal((d, c))), own=own)
+    # The median of n normal sizes has a relative standard error of about 1.2 / sqrt(n) = 1.2% here.
+    assert found.diagnostics.noise == pytest.approx(3.0, rel=0.06)

@@ -1,10 +1,11 @@
 """Two heads and a public sample."""
 
+import numpy as np
 import pytest
 
 from exhume.attack.recover import passive
 from exhume.errors import InputError
-from tests.attack.worlds import clustered
+from tests.attack.worlds import clustered, gap
 
 
 def test_passive_finds_some_labels_with_a_public_sample_and_all_with_the_truth():
@@ -30,3 +31,19 @@ def test_of_a_state_only_its_head_is_used():
     one = passive(world.state.baseline, world.head_after(300), **options)
     other = passive(world.state, world.head_after(300), **options)
     assert one.label == other.label and (one.feature == other.feature).all()
+
+
+def test_the_public_gram_is_scaled_to_the_size_of_the_training_set():
+    """Every row twice is a sample of twice the size: scaled, its gram is the hidden one, and the record comes out."""
+    world = clustered()
+    twice = np.vstack([world.features, world.features])
+    for row in (200, 300, 400):
+        found = passive(world.state, world.head_after(row), features=twice, rows=len(world.features), gamma=1e-2)
+        assert found.label == world.labels[row]
+        assert gap(found.feature, world.features[row]) < 1e-6
+
+
+def test_a_short_sample_is_kept_invertible():
+    world = clustered()
+    found = passive(world.state, world.head_after(300), features=world.features[:5], rows=len(world.features))
+    assert np.isfinite(found.feature).all()

@@ -1,5 +1,7 @@
 """One record from the state before and one head after."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,10 @@ from hypothesis import strategies as st
 from exhume import Head
 from exhume.attack.estimate import symmetric
 from exhume.attack.recover import rank_one
+from exhume.attack.recover.rank_one import MARGIN, RANK_ONE, UNEXPLAINED, RankOneDiagnostics
+from exhume.attack.state import State
 from exhume.errors import InputError
+from exhume.protocol.head import round_to, unit_roundoff
 from tests.attack.worlds import clustered, gap
 
 
@@ -80,3 +85,88 @@ def test_sizes_must_match():
     world = clustered()
     with pytest.raises(InputError, match="after must be of d = 24, c = 4"):
         rank_one(world.state, Head(np.zeros((24, 5))))
+
+
+def stretched(noise):
+    """A state and a head after it that differ by one record and an error of known size, below the threshold of 0.5."""
+    world = clustered(seed=4)
+    state, after = world.state, world.head_after(world.others[5]).weights
+    L = np.linalg.cholesky(world.A)
+    error = np.linalg.solve(L.T, np.random.default_rng(0).standard_normal(after.shape))
+    first = np.linalg.norm(L.T @ (state.baseline.weights - after), 2)
+    error *= 0.1 * first / np.linalg.norm(L.T @ error, 2)
+    return replace(state, noise=noise), Head(after + error)
+
+
+def test_noise_decides_whether_a_record_is_known():
+    """A second value of a tenth is a second record, unless the server's measured arithmetic explains it."""
+    state, after = stretched(noise=0.0)
+    silent = rank_one(state, after)
+    assert UNEXPLAINED < silent.diagnostics.second < RANK_ONE and silent.diagnostics.margin > MARGIN
+    assert not silent.known
+    first = (
+        silent.diagnostics.second
+        and np.linalg.svd(np.linalg.cholesky(state.A).T @ (state.baseline.weights - after.weights), compute_uv=False)[0]
+    )
+    for share, known in ((0.9, False), (1.1, True)):
+        wanted = share * silent.diagnostics.second / 3.0  # of the ratio: known below three times the noise
+        found = rank_one(replace(state, noise=wanted * first), after)
+        assert found.diagnostics.noise == pytest.approx(wanted)
+        assert found.known is known
+
+
+def test_rounding_alone_is_the_noise_of_an_exact_server():
+    world = clustered(precision="12bits")
+    found = rank_one(world.state, world.head_after(world.others[0])).diagnostics
+    errors = []
+    L = np.linalg.cholesky(world.A)
+    exact = clustered()
+    for row in world.others[:40]:
+        gone = (world.state.baseline.weights - exact.state.baseline.weights) - (
+            world.head_after(row).weights - exact.head_after(row).weights
+        )
+        errors.append(np.linalg.norm(L.T @ gone))
+    first = np.linalg.norm(L.T @ (world.state.baseline.weights - world.head_after(world.others[0]).weights), 2)
+    # The spacing of a binary format is between half and all of what its unit roundoff allows relative to the entry.
+    assert 0.5 < np.sqrt(np.mean(np.square(errors))) / (found.noise * first) < 1.0
+
+
+def test_one_class_or_no_change_is_never_known():
+    world = clustered(c=1)
+    found = rank_one(world.state, world.head_after(world.others[0]))
+    assert found.diagnostics.second == float("inf")
+    assert found.known is False
+    world = clustered()
+    assert rank_one(world.state, world.state.baseline).known is False
+
+
+@pytest.mark.parametrize(("before", "after"), [("8bits", "float64"), ("float64", "8bits"), ("8bits", "12bits")])
+def test_the_noise_is_the_root_mean_square_of_both_heads_rounding(before, after):
+    """Drawn by hand: each entry errs by up to u times its size; whitened and beside the change itself."""
+    world, row, rng = clustered(), 300, np.random.default_rng(0)
+    exact, left = world.state.baseline.weights, world.head_after(row).weights
+    heads = [Head(round_to(w, p), p) for w, p in ((exact, before), (left, after))]
+    L = np.linalg.cholesky(world.A)
+    top = np.linalg.norm(L.T @ (heads[0].weights - heads[1].weights), 2)
+    bounds = [unit_roundoff(head.precision) * head.weights for head in heads]
+    sizes = [np.linalg.norm(L.T @ sum(rng.uniform(-1, 1, b.shape) * b for b in bounds)) for _ in range(400)]
+    expected = np.sqrt(np.mean(np.square(sizes))) / top
+    found = rank_one(State.of(world.A, heads[0]), heads[1]).diagnostics.noise
+    # 400 draws of 96 independent entries: the estimate is good to about 1%.
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("second", "noise", "margin", "known"),
+    [
+        (0.01, 0.0, 3.0, True),
+        (0.1, 0.0, 3.0, False),  # nothing explains it
+        (0.1, 0.05, 3.0, True),
+        (0.1, 0.01, 3.0, False),  # ten times the noise is no noise
+        (0.4, 0.3, 3.0, True),
+        (0.6, 0.3, 3.0, False),  # whatever the noise, that is no single record
+        (0.01, 0.0, 1.5, False),  # another label fits nearly as well
+    ],
+)
+def test_a_record_is_known_if_noise_explains_the_rest_and_one_label_fits_best(second, noise, margin, known):
+    assert RankOneDiagnostics(second=second, noise=noise, residual=0.0, margin=margin).known == known

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from exhume.attack.estimate import gram_guess, symmetric
+from exhume.attack.probes.conditioned import conditioned as probe
 from exhume.attack.strategies import conditioned
 from exhume.errors import InputError
 from tests.attack.worlds import clustered, gap
@@ -31,3 +32,14 @@ def test_bad_calls():
     with pytest.raises(InputError, match="scale must be a finite number above 0"):
         conditioned(world.attack, world.A, scale=0.0)
     assert world.attack.cost.messages == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_good_guess_the_zeros_of_the_responses_are_read_more_sharply_than_their_ones(seed):
+    world = clustered(precision="bfloat16", seed=seed)
+    guess = world.A * (1 + 1e-3)
+    plain = symmetric(world.attack.run(probe(guess, world.c, scale=1e3)), guess=guess)
+    ours = conditioned(world.attack, guess, rounds=1)
+    # Up to a common factor, which the zeros do not show.
+    shape = [state.A * (np.trace(world.A) / np.trace(state.A)) for state in (plain, ours)]
+    assert gap(shape[1], world.A) < 0.5 * gap(shape[0], world.A)

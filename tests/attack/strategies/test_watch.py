@@ -7,9 +7,10 @@ from exhume import Summary, Update
 from exhume.attack.probes import designed
 from exhume.attack.session import Attack
 from exhume.attack.strategies.watch import listen, read, watch
+from exhume.attack.watched import Watcher
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from exhume.protocol import Heads, ReleaseRule
-from exhume.simulate.busy import BusyPlan, BusyTarget
+from exhume.simulate.busy import BusyTarget, HonestPlan
 from tests.attack.worlds import clustered, gap
 
 EVENTS = 6
@@ -32,7 +33,7 @@ def play(world, probe, size=1, merged=False, seed=0, first=1):
             together[int(at)] = update
         else:
             between.setdefault(int(at), []).append(update)
-    target = BusyTarget(world.server, BusyPlan(between, together), "mallory")
+    target = BusyTarget(world.server, HonestPlan(between, together), "mallory")
     return listen(Attack(target), probe), A, truth
 
 
@@ -105,7 +106,7 @@ def test_a_change_of_several_directions_at_once_is_mixed():
     world = clustered()
     one, two = (world.block(k) for k in (200, 300))
     update = Update(Summary.of(world.features[[201]] * 0.8, world.labels[[201]], world.c), one + two)
-    target = BusyTarget(world.server, BusyPlan({2: [update]}), "mallory")
+    target = BusyTarget(world.server, HonestPlan({2: [update]}), "mallory")
     (event,) = watch(Attack(target), world.probe("designed")).events
     signed = update.net.gram
     assert event.direction == "mixed" and event.records == 3
@@ -116,11 +117,34 @@ def test_a_change_after_the_last_answer_is_read_by_its_own_head_alone():
     world = clustered()
     probe = world.probe("designed")
     deletion = Update.deleting(world.block(222))
-    target = BusyTarget(world.server, BusyPlan({probe.responses + 1: [deletion]}), "mallory")
+    target = BusyTarget(world.server, HonestPlan({probe.responses + 1: [deletion]}), "mallory")
     (event,) = watch(Attack(target), probe, nonnegative=True).events
     assert event.found.label == world.labels[222] and event.direction == "deleted" and event.found.known
     assert gap(event.found.feature, world.features[222]) < 1e-9
     assert event.found.diagnostics.lengths is None
+
+
+@pytest.mark.parametrize("name", ["designed", "own-data"])
+def test_changes_before_the_first_answer_are_read_backwards(name):
+    world = clustered()
+    one, two = Update.deleting(world.block(222)), Update.adding(world.block(333))
+    before = world.A
+    watcher = Watcher(world.server.head())
+    world.server.submit(one, "alice")
+    watcher.heard(world.server.head())
+    world.server.submit(two, "alice")
+    watcher.heard(world.server.head())
+    after = world.A
+    for step in world.probe(name).steps():
+        head = world.target.submit(step.update)
+        watcher.sent(step.update.net)
+        watcher.heard(head)
+    seen = read(watcher.watched(), nonnegative=True)
+    assert gap(seen.state.A, after) < 1e-10 and gap(seen.now, after) < 1e-10
+    assert [e.direction for e in seen.events] == ["deleted", "added"]
+    assert [e.found.label for e in seen.events] == [world.labels[222], world.labels[333]]
+    assert gap(seen.events[0].before, before) < 1e-9
+    assert all(e.found.known for e in seen.events)
 
 
 def test_a_quiet_server_gives_no_event_and_the_same_state_as_identify():
@@ -144,8 +168,6 @@ def test_too_few_answers_need_a_guess():
 
 def test_nothing_sent_is_nothing_stitched():
     world = clustered()
-    from exhume.attack.watched import Watcher
-
     with pytest.raises(NotIdentifiedError, match="no answer"):
         read(Watcher(world.target.head()).watched())
 

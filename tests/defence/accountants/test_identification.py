@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from scipy.linalg import svdvals
 
 from exhume import Heads, Ledger, Server, Summary, Update
+from exhume.attack.coordinates import schur
 from exhume.attack.estimate import direct
-from exhume.attack.probes import random
+from exhume.attack.probes import own_data, random
 from exhume.attack.session import Attack
 from exhume.attack.state import diagnose_rank
 from exhume.attack.theory.bounds import ProbeRun, additions_bound
 from exhume.defence import Chain, IdentificationAccountant, PosteriorNoise
 from exhume.defence.accountants._basis import Basis
+from exhume.defence.accountants._runs import QuietRun, SeenHead
 from exhume.defence.release import EveryKChanges
 from exhume.errors import AttackError, InputError, NotIdentifiedError
 from tests.attack.worlds import PROBES, Tap, World
@@ -325,3 +327,83 @@ def test_bad_options_are_refused_and_exposure_needs_an_accountant():
         World(D, C).server.exposure("mallory")
     with pytest.raises(InputError, match="from 1 to the accountant's 1"):
         IdentificationAccountant(1).exposure("mallory", colluders=2)
+
+
+def sparse(**options):
+    """A server whose ledger has three dead coordinates, and a client whose own rows are zero in two more."""
+    accountant = IdentificationAccountant(**({"margin": 1, "action": "report"} | options))
+    server = Server(Ledger.zeros(12, 3, 0.1), accountant=accountant)
+    rng = np.random.default_rng(3)
+    features, labels = rng.random((80, 12)), rng.integers(0, 3, 80)
+    features[:, :3] = 0.0
+    features[:60, 3:5] = 0.0
+    server.submit(Update.adding(Summary.of(features[40:], labels[40:], 3)), "alice")
+    server.submit(Update.adding(Summary.of(features[:40], labels[:40], 3)), "mallory")
+    return server, accountant, features[:40], labels[:40]
+
+
+def add_once_more(server, features, labels, responses=6):
+    """Let the client add its rows once more, batch by batch; returns the transcript, as far as heads came."""
+    probe = own_data(features, labels, 3, responses=responses, rng=np.random.default_rng(0))
+    return Attack(server.as_target("mallory")).run(probe)
+
+
+def test_live_coordinates_are_what_identification_needs():
+    server, accountant, features, labels = sparse()
+    state = direct(add_once_more(server, features, labels))
+    assert len(state.live) == 7
+    found = accountant.exposure("mallory")
+    assert (found.rank, found.needed, found.value) == (7, 7, 1.0)
+    assert "all 7 dimensions of one state in which its own rows have weight (of 9 with any)" in found.meaning
+    assert "missing" not in found.meaning
+    truth = server.ledger.summary.gram + 0.1 * np.eye(12)
+    at = np.ix_(state.live, state.live)
+    error = np.linalg.norm(state.A[at] - schur(truth, state.live)) / np.linalg.norm(truth)
+    assert error <= found.state_error < 1e-6
+
+
+def test_whoever_never_sent_a_row_needs_every_coordinate_with_weight():
+    server, accountant, _, _ = sparse()
+    assert accountant.exposure("eve").needed == 9
+    Attack(server.as_target("eve")).run(random(12, 3, rng=np.random.default_rng(1), responses=5))
+    assert accountant.exposure("eve").needed == 12  # a made-up matrix has given all of them some
+    assert accountant.exposure("eve").value == 1.0
+
+
+def test_heads_are_withheld_before_the_live_coordinates_are_full():
+    server, accountant, features, labels = sparse(action="withhold", margin=2)
+    with pytest.raises(AttackError, match="withheld"):
+        add_once_more(server, features, labels)
+    assert accountant.exposure("mallory").rank <= 5
+
+
+def test_what_carried_weight_is_saved():
+    server, accountant, features, labels = sparse()
+    add_once_more(server, features, labels, responses=2)
+    twin = IdentificationAccountant(margin=1, action="report")
+    twin.restore(accountant.remembered())
+    for client in ("mallory", "alice", "eve"):
+        assert twin.exposure(client) == accountant.exposure(client)
+    old = accountant.remembered()
+    values = {k: v for k, v in old.values.items() if k not in ("reached", "with_rows")}
+    values["peaks"] = {client: [rank for rank, _ in peaks] for client, peaks in old.values["peaks"].items()}
+    values["highest"] = [rank for rank, _ in old.values["highest"]]
+    earlier = IdentificationAccountant(margin=1, action="report")
+    earlier.restore(replace(old, values=values, arrays={k: v for k, v in old.arrays.items() if k != "reach"}))
+    assert earlier.exposure("mallory").rank == accountant.exposure("mallory").rank
+    assert earlier.exposure("mallory").needed == 12
+
+
+def test_no_stack_identifies_a_state_more_exactly_than_float64_resolves_it():
+    """Heads that miss their equations by nothing at all still went through float64: the bound must not say zero."""
+    rng = np.random.default_rng(0)
+    d, size = 3, 7.0
+
+    def seen(signal):
+        return SeenHead(signal, np.zeros_like(signal), np.zeros_like(signal), size)
+
+    start, answer = rng.standard_normal((d, d)), rng.standard_normal((d, d))
+    run = QuietRun(("x",), Basis(d), seen(start))
+    run = run.heard(seen(answer), run.extension(answer))
+    least = svdvals(answer - start)[-1]
+    assert run.state_error(np.arange(d)) == pytest.approx(np.finfo(float).eps * np.linalg.norm(answer) / least)

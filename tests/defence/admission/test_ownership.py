@@ -99,3 +99,46 @@ class TestSlack:
             dressed = (count(add, [D, D, 0]), count(swap, [0, 1, 0], [0, 0, 1])) if declared else (add, swap)
             assert made.submit(dressed[0], "mallory").accepted
             assert (made.submit(dressed[1], "mallory").reason is not None) == refused
+
+
+class TestLimits:
+    """Rows of length 1 and a least length of 1: the trace counts rows exactly."""
+
+    def unit_rows(self, n):
+        return np.eye(D)[np.arange(n) % D], np.arange(n) % C
+
+    def test_no_more_rows_may_be_declared_than_the_trace_allows(self):
+        rule, (features, labels) = AlgebraicOwnership(1.0), self.unit_rows(10)
+        add, true = Update.adding(Summary.of(features, labels, C)), np.bincount(labels, minlength=C)
+        assert rule.refuse(count(add, added=true), "x") is None
+        assert "declares 11 rows; its trace allows 10.0" in rule.refuse(
+            count(add, added=true + np.eye(C, dtype=int)[0]), "x"
+        )
+
+    def test_half_a_row_of_room_and_no_more(self):
+        f, one = np.eye(D)[:1], np.array([0])
+        for declared in (False, True):
+            for factor, passes in ((1.0, True), (1.2, True), (1.3, False), (2.0, False)):
+                # A row's moment times a factor takes factor squared rows; there is one, and half a row of room.
+                made = Summary.of(f, one, C)
+                add = Update.adding(made.with_moment(factor * made.moment))
+                reason = AlgebraicOwnership(1.0).refuse(count(add, added=[1, 0, 0]) if declared else add, "x")
+                assert (reason is None) == passes, (declared, factor)
+
+    def test_declared_rows_that_were_deleted_are_gone(self):
+        rule, (features, labels) = AlgebraicOwnership(1.0), self.unit_rows(6)
+        add = count(Update.adding(Summary.of(features, labels, C)), np.bincount(labels, minlength=C))
+        rule.record(add, "x")
+        rule.record(count(Update.deleting(Summary.of(features[:3], labels[:3], C)), [0, 0, 0], [1, 1, 1]), "x")
+        np.testing.assert_array_equal(rule.standing("x", D, C).counts, [1, 1, 1])
+
+    def test_a_deletion_leaves_nothing_standing(self):
+        rule = Ownership(D, C, seed=1, size=4)
+        for number in (1, 2, 3):
+            rule.record(Update.adding(block(number)), "x")
+        for number in range(4, 12):
+            rule.record(Update.adding(block(number)), "x")
+            rule.record(Update.deleting(block(number)), "x")
+        assert len(rule.remembered().values["owners"]) == 3
+        # Sums of standing messages are only found among no more than the sketch's size of them.
+        assert rule.refuse(Update.deleting(block(1) + block(3)), "x") is None

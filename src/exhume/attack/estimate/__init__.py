@@ -10,10 +10,11 @@ from exhume.attack.estimate.base import Estimator
 from exhume.attack.estimate.direct import direct
 from exhume.attack.estimate.guess import gram_guess
 from exhume.attack.estimate.partial import partial
+from exhume.attack.estimate.ridges import ridges
 from exhume.attack.estimate.symmetric import symmetric
 from exhume.registry import Registry
 
-__all__ = ["REGISTRY", "Estimator", "direct", "gram_guess", "partial", "symmetric"]
+__all__ = ["REGISTRY", "Estimator", "direct", "gram_guess", "partial", "ridges", "symmetric"]
 
 REGISTRY = Registry("estimator", __name__, "ESTIMATORS", "exhume.estimators", Estimator)
 """Every known estimator, by name."""

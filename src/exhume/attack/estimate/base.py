@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from exhume.attack._call import call
+from exhume.attack.coordinates import Coordinates
 from exhume.attack.state import Diagnostics, State
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
+from exhume.numerics import DENOMINATOR_FLOOR, Matrix
+from exhume.protocol.head import Head
 
-__all__ = ["Estimator", "solving"]
+__all__ = ["Estimator", "arithmetic_noise", "solving", "within"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,48 @@ class Estimator:
     def __call__(self, transcript: Transcript, **knowledge: object) -> State:
         """Estimate, with those of the facts that this estimator asks for."""
         return call(self.estimate, self.name, transcript, knowledge=knowledge)
+
+
+def within(transcript: Transcript, estimate: Callable[[Transcript, Coordinates | None], State]) -> State:
+    """Estimate in the live coordinates of a run and their units; return the state in all coordinates as they are."""
+    at = transcript.coordinates
+    if at is None:
+        return estimate(transcript, None)
+    try:
+        found = estimate(transcript.reduced(), at)
+    except NotIdentifiedError as error:
+        if at.whole:
+            raise
+        dead = f"{at.d - len(at.live)} of {at.d} coordinates are zero in all own rows and left out"
+        raise NotIdentifiedError(f"{error.reason}; {dead}", error.diagnostics) from error
+    t, both = at.units[:, None], np.outer(at.units, at.units)
+    start = found.baseline
+    return replace(
+        found,
+        A=at.spread_square(found.A * both),
+        H=at.spread_square(found.H / both),
+        G=at.spread(found.G * t),
+        baseline=Head(at.spread(start.weights / t), start.precision, start.serial),
+        live=None if at.whole else at.live,
+    )
+
+
+def arithmetic_noise(transcript: Transcript, A: Matrix, H: Matrix) -> float:
+    """Return the error of the change between two heads like the baseline, whitened by A, as the run itself shows it.
+
+    Two measures, of which the larger counts. Symmetric H has d(d+1)/2 unknowns and the run d N answers: what is left of
+    ``X - H Z`` is the error of the heads, their rounding and the server's own arithmetic together, in proportion to
+    their size. And the head after the cancellation should be the baseline: by what it is off, sums that round are.
+    """
+    d, columns = transcript.X.shape
+    start, L = transcript.baseline.weights, np.linalg.cholesky(A)
+    undone = 0.0 if transcript.final is None else float(np.linalg.norm(L.T @ (transcript.final.weights - start)))
+    if columns <= (d + 1) / 2:
+        return undone
+    left = float(np.linalg.norm(L.T @ (transcript.X - H @ transcript.Z)))
+    size = float(np.linalg.norm(L.T @ (np.tile(start, columns // transcript.c) + transcript.X)))
+    relative = left / max(size, DENOMINATOR_FLOOR) * float(np.sqrt(2.0 * columns / (columns - (d + 1) / 2)))
+    return max(undone, relative * float(np.linalg.norm(L.T @ start)))
 
 
 @contextmanager

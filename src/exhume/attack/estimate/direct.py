@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from exhume.attack._linalg import relative_asymmetry, smallest_eigenvalue
-from exhume.attack.estimate.base import Estimator, solving
+from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
 from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
@@ -25,6 +25,10 @@ def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> Stat
         If either stack is rank deficient at the tolerance, or either symmetrised estimate is not positive definite. The
         error carries the diagnostics so far.
     """
+    return within(transcript, lambda run, _: _direct(run, tolerance))
+
+
+def _direct(transcript: Transcript, tolerance: float) -> State:
     with solving():
         found, factor_X, factor_Z = diagnose_rank(transcript, tolerance)
     found.require_full_rank()
@@ -50,7 +54,8 @@ def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> Stat
     product = A @ H
     product.flat[:: d + 1] -= 1.0
     found = replace(found, e_AH=float(np.linalg.norm(product) / np.sqrt(d)))
-    return State(A, H, A @ transcript.baseline.weights, transcript.baseline, found)
+    noise = arithmetic_noise(transcript, A, H)
+    return State(A, H, A @ transcript.baseline.weights, transcript.baseline, found, noise=noise)
 
 
 ESTIMATORS = (Estimator("direct", "A from the stacks, H independently of it (Algorithm 1); for exact heads", direct),)

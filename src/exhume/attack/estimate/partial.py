@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import svd
+from scipy.linalg import cholesky, solve_triangular, svd
 
 from exhume.attack.estimate.base import Estimator, solving
 from exhume.attack.state import State, diagnose_rank
@@ -19,8 +19,8 @@ __all__ = ["ESTIMATORS", "partial"]
 def partial(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, guess: Matrix | None = None) -> State:
     """Return what a run of any rank determines: with ``X = U s V'`` of rank r, ``A U = Z V s^-1``.
 
-    The corner ``(I - UU') A (I - UU')`` is not determined: it is that of the guess, or zero. The state's ``basis`` is
-    U, its diagnostics have r as the rank of X.
+    The corner ``(I - UU') A (I - UU')`` is not determined: its Schur complement is that of the guess, or the corner is
+    zero. The state's ``basis`` is U, its diagnostics have r as the rank of X.
 
     Parameters
     ----------
@@ -62,14 +62,22 @@ def partial(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, guess:
 
 
 def _completed(U: Matrix, K: Matrix, guess: Matrix | None) -> Matrix:
-    """Return A from ``K = A U``, its unknown corner taken from the guess, or zero."""
+    """Return A from ``K = A U``, what K leaves open taken from the guess, or with a corner of zero.
+
+    A is ``K (U'K)^-1 K'`` plus a Schur complement, which the guess gives: the sum is positive definite if both are,
+    where a corner copied from the guess need not fit the rest.
+    """
     inner = symmetric(U.T @ K)
-    cross = K - U @ (U.T @ K)
-    A = U @ inner @ U.T + cross @ U.T + U @ cross.T
     if guess is not None:
-        rest = guess - U @ (U.T @ guess)
-        A = A + rest - (rest @ U) @ U.T
-    return symmetric(A)
+        return symmetric(_explained(K, inner) + guess - _explained(guess @ U, symmetric(U.T @ guess @ U)))
+    cross = K - U @ (U.T @ K)
+    return symmetric(U @ inner @ U.T + cross @ U.T + U @ cross.T)
+
+
+def _explained(K: Matrix, inner: Matrix) -> Matrix:
+    """Return ``K inner^-1 K'``."""
+    half = solve_triangular(cholesky(inner, lower=True), K.T, lower=True)
+    return np.asarray(half.T @ half)
 
 
 ESTIMATORS = (Estimator("partial", "A on the span of too few responses, a guess for the rest", partial),)

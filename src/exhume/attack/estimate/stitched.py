@@ -13,7 +13,7 @@ of the columns that were read. Where a gram stands (the attacker's own rows), w 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -42,12 +42,14 @@ class Change:
     """Which broadcast showed it, from 0."""
     merged: bool
     """Whether it came in one broadcast with a message of the attacker's own."""
+    leading: bool
+    """Whether it came before the attacker's first answer: the state that is fitted is then the one after it."""
     left: Matrix
     """``w``: its left vectors ``H F'`` up to a mixing (d x n)."""
     block: Matrix
     """``R``: what it did to the inverse is ``w R w'`` (n x n)."""
     spread: Matrix
-    """Standard errors of R's entries, from the misfit; infinite where nothing later was read."""
+    """Standard errors of R's entries, from the misfit; infinite where nothing was read before or after it."""
 
     @property
     def records(self) -> int:
@@ -70,7 +72,7 @@ class Stitched:
     transcript: Transcript
     changes: tuple[Change, ...]
     H: Matrix
-    """The inverse at the baseline, by symmetric regression; a corner that was never read is zero."""
+    """The inverse at the first answer, by symmetric regression; a corner that was never read is zero."""
     misfit: float
     """Root mean square of what the fit leaves, in units of the known rounding."""
     asymmetry: float
@@ -84,7 +86,9 @@ class Stitched:
 
 
 def stitched(watched: Watched) -> Stitched:
-    """Fit the state at the baseline and every change since, from all broadcasts.
+    """Fit the state at the attacker's first answer, and every change before and after it, from all broadcasts.
+
+    A change before the first answer moved nothing that was read, so the state is the one after it.
 
     Raises
     ------
@@ -93,8 +97,8 @@ def stitched(watched: Watched) -> Stitched:
     """
     if watched.answers == 0:
         raise NotIdentifiedError("no answer of the attacker's own was seen: there is nothing to stitch", None)
-    stretch = _stretch(watched)
-    found = [_jump_of(stretch, i) for i in range(len(watched.broadcasts))]
+    found = [_jump_of(watched, i) for i in range(len(watched.broadcasts))]
+    stretch = _stretch(watched, found)
     events = [event for event in found if event is not None]
     basis = _Basis.of(stretch)
     whole = basis.whole(stretch.X)
@@ -117,13 +121,13 @@ def stitched(watched: Watched) -> Stitched:
         watched.moment_only,
     )
     changes = tuple(
-        Change(e.number, e.merged, left, block, spread)
+        Change(e.number, e.merged, stretch.place[e.number] == 0 and not e.merged, left, block, spread)
         for e, left, block, spread in zip(events, lefts, fit.blocks, fit.spreads, strict=True)
     )
     return Stitched(transcript, changes, H, fit.misfit, basis.misfit(whole), rounds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Stretch:
     """The stacks of the attacker's own moves, summed; and where each broadcast stands in them."""
 
@@ -144,21 +148,28 @@ class _Stretch:
         return tail
 
 
-def _stretch(watched: Watched) -> _Stretch:
-    x = np.zeros_like(watched.baseline.weights)
-    z = np.zeros_like(x)
+def _stretch(watched: Watched, events: list[_Event | None]) -> _Stretch:
+    """Sum the attacker's own moves: the head's way from the baseline, less what others did to it.
+
+    Of somebody else's jump only the part of its rank is taken off: the rest is rounding, which would stay in all later
+    columns.
+    """
+    x, z = np.zeros_like(watched.baseline.weights), np.zeros_like(watched.side)
     X: list[Matrix] = []
     Z: list[Matrix] = []
-    place: list[int] = []
-    variances: list[Matrix] = []
-    for number, b in enumerate(watched.broadcasts):
+    place, variances = [], []
+    left_over = np.zeros_like(x)
+    for number, (b, event) in enumerate(zip(watched.broadcasts, events, strict=True)):
         place.append(len(X))
-        if b.own:
-            dx, dz = watched.moves(number)
-            x, z = x + dx, z + dz
-            X.append(x)
-            Z.append(z)
-            variances.append(rounding([watched.baseline, b.head]))
+        if not b.own:
+            if event is not None:
+                x, z = x + event.left @ event.right, z - event.pulled @ event.right
+                share = event.left.shape[1] * (1.0 / watched.c + 1.0 / watched.d)
+                left_over = left_over + share * rounding([b.head, watched.before(number)[0]])
+            continue
+        X.append(b.head.weights - watched.baseline.weights - x)
+        Z.append(b.side - watched.side - z)
+        variances.append(rounding([watched.baseline, b.head]) + left_over)
     noise = np.hstack(variances)
     rows = np.sqrt(noise.mean(axis=1))
     columns = np.sqrt(noise.mean(axis=0) / max(float(noise.mean()), 1e-300))
@@ -172,20 +183,20 @@ def _stretch(watched: Watched) -> _Stretch:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Event:
     """A change as the jump shows it, before H is known."""
 
     number: int
     merged: bool
     left: Matrix
+    right: Matrix
     pulled: Matrix
     """``P u`` for the left vectors u."""
 
 
-def _jump_of(stretch: _Stretch, number: int) -> _Event | None:
+def _jump_of(watched: Watched, number: int) -> _Event | None:
     """Return what a broadcast shows of somebody else's change; None where it shows none."""
-    watched = stretch.watched
     b = watched.broadcasts[number]
     change, side = watched.moves(number)
     variance = rounding([b.head, watched.before(number)[0]])
@@ -197,7 +208,7 @@ def _jump_of(stretch: _Stretch, number: int) -> _Event | None:
         return None
     # Somebody else's jump under a standing P moves the side by -P dW; a merged one shows H F' itself.
     pulled = np.zeros_like(left) if b.own else -side @ np.linalg.pinv(right)
-    return _Event(number, b.own, left, pulled)
+    return _Event(number, b.own, left, right, pulled)
 
 
 def _lefts(events: list[_Event], H: Matrix, blocks: list[Matrix]) -> list[Matrix]:
@@ -213,7 +224,7 @@ def _lefts(events: list[_Event], H: Matrix, blocks: list[Matrix]) -> list[Matrix
     return lefts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Basis:
     """The scaled stack of known sides by its singular values: symmetric regression on it, and what that leaves."""
 
@@ -294,7 +305,7 @@ class _Basis:
         return float(np.sqrt(left / max(d * (d - 1) // 2 + C[:, d:].size, 1)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Fit:
     """The unknowns of all events, and the part of X that is their doing."""
 
@@ -312,7 +323,7 @@ def _fitted(stretch: _Stretch, basis: _Basis, whole: Matrix, events: list[_Event
     """Solve for every R (and the right factors of merged changes) by least squares on the asymmetry of X."""
     terms = [t for k in range(len(events)) for t in _terms(stretch, events[k], lefts[k])]
     if not terms:
-        return replace(_Fit.none(), model=np.zeros_like(whole), misfit=basis.misfit(whole))
+        return _unpacked(stretch, events, lefts, np.zeros(0), np.zeros(0), np.zeros_like(whole), basis.misfit(whole))
     left = basis.left(np.column_stack([t[0] for t in terms]))
     right = basis.right(np.column_stack([t[1] for t in terms]))
     numbers = np.array([t[2] for t in terms])
@@ -323,6 +334,8 @@ def _fitted(stretch: _Stretch, basis: _Basis, whole: Matrix, events: list[_Event
 
 def _terms(stretch: _Stretch, event: _Event, w: Matrix) -> list[tuple[Matrix, Matrix, int]]:
     """Return the rank-one stacks of an event's unknowns as (left, right, number of the unknown)."""
+    if stretch.place[event.number] == 0 and not event.merged:
+        return []
     tail = w.T @ stretch.tail(event.number)
     n, base = w.shape[1], event.number << 20
     out: list[tuple[Matrix, Matrix, int]] = []
@@ -385,8 +398,9 @@ def _unpacked(
     blocks, spreads, at = [], [], 0
     for event, w in zip(events, lefts, strict=True):
         n = w.shape[1]
-        block, error = np.zeros((n, n)), np.zeros((n, n))
-        for a, b in _pairs(n):
+        block, error = np.zeros((n, n)), np.full((n, n), np.inf)
+        unread = stretch.place[event.number] == 0 and not event.merged
+        for a, b in [] if unread else _pairs(n):
             block[a, b] = block[b, a] = theta[at]
             error[a, b] = error[b, a] = spread[at]
             at += 1

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular
 
 from exhume.attack._linalg import StackFactor, smallest_eigenvalue
-from exhume.attack.estimate.base import Estimator, solving
+from exhume.attack.coordinates import Coordinates
+from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
 from exhume.attack.state import Diagnostics, State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
@@ -45,11 +46,15 @@ def symmetric(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, gues
     NotIdentifiedError
         If a stack is rank deficient, or the estimate not positive definite.
     """
-    with solving():
-        found, _, _ = diagnose_rank(transcript, tolerance)
-    found.require_full_rank()
-    with solving(found):
-        return _estimated(transcript, found, guess)
+
+    def estimate(run: Transcript, at: Coordinates | None) -> State:
+        with solving():
+            found, _, _ = diagnose_rank(run, tolerance)
+        found.require_full_rank()
+        with solving(found):
+            return _estimated(run, found, guess if guess is None or at is None else at.square(guess))
+
+    return within(transcript, estimate)
 
 
 def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None) -> State:
@@ -78,7 +83,8 @@ def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None)
         min_eigenvalue_A=smallest_eigenvalue(A),
         min_eigenvalue_H=low_H,
     )
-    return State(A, H, G, Head(H @ G, transcript.baseline.precision), found)
+    start = Head(H @ G, transcript.baseline.precision)
+    return State(A, H, G, start, found, noise=arithmetic_noise(transcript, A, H))
 
 
 def _centred(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix, Matrix]:

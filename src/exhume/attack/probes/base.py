@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from exhume.attack._line import line
+from exhume.attack.coordinates import Coordinates
 from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary, Update
@@ -24,6 +25,7 @@ __all__ = [
     "as_mode",
     "check_scale",
     "check_sizes",
+    "coordinates_of",
     "moment_pairs",
     "moment_update",
     "taking_back",
@@ -107,6 +109,12 @@ class ProbeEntry:
     live: bool = False
 
 
+def coordinates_of(probe: Probe) -> Coordinates | None:
+    """Return what a probe can speak of; None where it does not say, and that is every coordinate."""
+    found: Coordinates | None = getattr(probe, "coordinates", None)
+    return found
+
+
 def moment_pairs(moment: Matrix) -> tuple[Matrix, Rows]:
     """Return the made-up rows behind a moment change (Lemma 1): ``q_k / 2`` of class k, deleted as its negative."""
     half: Matrix = 0.5 * moment.T
@@ -160,6 +168,8 @@ class MomentProbe:
     name: str
     totals: Sequence[Matrix]
     mode: Mode = "cumulative"
+    coordinates: Coordinates | None = None
+    """What it can speak of; None where that is every coordinate."""
 
     @property
     def responses(self) -> int:

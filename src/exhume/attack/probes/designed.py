@@ -6,17 +6,27 @@ import math
 
 import numpy as np
 
+from exhume.attack.coordinates import Coordinates
 from exhume.attack.probes.base import MomentProbe, Probe, ProbeEntry, Resources, as_mode, check_scale, check_sizes
 from exhume.errors import InputError
 
 __all__ = ["PROBES", "designed"]
 
 
-def designed(d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative", spare: int = 0) -> MomentProbe:
+def designed(
+    d: int,
+    c: int,
+    *,
+    scale: float = 1e4,
+    mode: str = "cumulative",
+    spare: int = 0,
+    coordinates: Coordinates | None = None,
+) -> MomentProbe:
     """Return the probe ``Q = [scale I, 0]`` cut into ceil(d/c) blocks of c columns.
 
     With ``spare`` the last so many classes are left alone in every message, at the price of ceil(d/(c - spare)) blocks:
-    what moves there is somebody else's doing (`strategies.watch`).
+    what moves there is somebody else's doing (`strategies.watch`). With coordinates (all of them live) each column is
+    in units of its feature: ``Q = [scale diag(t), 0]``.
     """
     check_sizes(d, c)
     check_scale(scale)
@@ -25,16 +35,16 @@ def designed(d: int, c: int, *, scale: float = 1e4, mode: str = "cumulative", sp
     used = c - spare
     m = math.ceil(d / used)
     stack = np.zeros((d, m * used))
-    stack[:, :d] = scale * np.eye(d)
+    stack[:, :d] = scale * (np.eye(d) if coordinates is None else np.diag(coordinates.units))
     blocks = [np.pad(stack[:, j * used : (j + 1) * used], ((0, 0), (0, spare))) for j in range(m)]
-    return MomentProbe("designed", blocks, as_mode(mode))
+    return MomentProbe("designed", blocks, as_mode(mode), coordinates)
 
 
 def _build(of: Resources) -> Probe:
     least = math.ceil(of.d / of.c)
     if of.responses not in (None, least):
         raise InputError("responses", f"{least} = ceil(d/c), the designed probe's own number", of.responses)
-    return designed(of.d, of.c, scale=of.scale)
+    return designed(of.d, of.c, scale=of.scale, coordinates=Coordinates.scaled_by(of.features))
 
 
 PROBES = (

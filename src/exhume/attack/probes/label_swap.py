@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
+from exhume.attack.coordinates import Coordinates
 from exhume.attack.probes.base import Probe, ProbeEntry, Resources, Step
 from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
@@ -25,6 +26,11 @@ class LabelSwapProbe:
     features: Matrix
     rows: Rows
     """One row of the features per step and label (m x (c - 1))."""
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """The coordinates in which the features are not all zero: of the others this probe can say nothing."""
+        return Coordinates.of_rows(self.features)
 
     @property
     def responses(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exhume.attack.coordinates import Coordinates
 from exhume.attack.probes.base import Probe, ProbeEntry, Resources, Step
 from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
@@ -27,6 +28,11 @@ class OwnDataProbe:
     batches: tuple[Rows, ...]
     replacing: bool = False
     """Whether each batch takes the place of the one before instead of joining it."""
+
+    @property
+    def coordinates(self) -> Coordinates | None:
+        """The coordinates in which the rows are not all zero: of the others this probe can say nothing."""
+        return Coordinates.of_rows(self.features)
 
     @property
     def responses(self) -> int:

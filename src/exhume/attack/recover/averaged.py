@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.rank_one import rank_one
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 from exhume.attack.transcript import Transcript
 from exhume.errors import InputError
 from exhume.numerics import Matrix
@@ -58,7 +58,7 @@ def averaged(
     average
         How to average: from a guess of A and the run to its head. A prober that has something standing takes it out.
     """
-    check_alike(before, after)
+    before, after = alike(before, after)
     if rounds < 1:
         raise InputError("rounds", "at least 1", rounds)
     A = before.A

@@ -17,7 +17,7 @@ from exhume.attack._line import line
 from exhume.attack.block import Block
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.fit import fit_record
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
@@ -97,7 +97,7 @@ def informed(
         Sizes of the noise of the moment and of the gram, as in `read_change`. A moment's is estimated if not given: by
         the median of what was seen, which is right where the noise is far above the record.
     """
-    check_alike(before, after)
+    before, after = alike(before, after)
     if own is None:
         if features is None or labels is None or features.shape != (len(labels), before.d) or not len(labels):
             raise InputError("features, labels", f"at least one row of {before.d} features with its label", "others")

@@ -4,9 +4,12 @@
 residuals it shows how many there were, the subspace that their features span, and which classes had none (``W'M`` is
 symmetric on those). The records' gram and moment follow in two cases: when at least n classes are absent (their
 columns of the moment are zero, which is linear in the gram), and when all n are of different classes (a Riccati
-equation). Then the class counts are the diagonal of ``G' S^+ G``, and the records themselves are the moment's columns
-where a class has one record. Several records of one class stay mixed: only their sum and the gram of all are
-determined.
+equation). A Riccati equation has up to 2^n solutions. ``G' S^+ G`` must be diagonal with whole numbers, the class
+counts: for n < c that leaves one solution, for n = c it says nothing, and the solutions are listed instead. The records
+themselves are the moment's columns where a class has one record; `unmixed` goes on where it has several.
+
+Where the features can express a constant (an intercept in their span), the columns of M sum to zero and only c - 1
+records stand out.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from scipy.linalg import cholesky, svd
 from exhume.attack._line import line
 from exhume.attack.block import Block, Sample
 from exhume.attack.recover.base import KINDS, Recovered, Recovery
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 from exhume.errors import InputError, NotIdentifiedError
-from exhume.numerics import Matrix, Rows, symmetric
+from exhume.numerics import Matrix, Rows, relative, symmetric
 from exhume.protocol.head import Head
 
 __all__ = ["RECOVERIES", "LowRankDiagnostics", "class_counts", "low_rank"]
 
 _PRESENT = 0.02  # a skew entry above this share of the largest is not roundoff
+_WHOLE = 0.1  # class counts may miss whole numbers, and what lies between classes zero, by this much
+_SAME = 1e-6  # solutions closer than this are one: two of a complex pair have the same real part
+_CLEARLY = 0.1  # the best of several solutions must miss by at most this share of what the second misses by
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +53,8 @@ class LowRankDiagnostics:
     """The records that are determined one by one: those alone in their class."""
     undetermined: str
     """What the observations leave open, in words."""
+    candidates: tuple[Block, ...] = ()
+    """Blocks that explain the broadcast equally well, those with the fewest negative entries first."""
 
     def __repr__(self) -> str:
         counts = None if self.counts is None else self.counts.tolist()
@@ -59,10 +67,20 @@ def class_counts(block: Block, rank: int) -> Matrix:
     With S = F'F and G = F'Y it is ``Y' P Y``, where P projects on the span of F's columns: the identity if the n
     records are independent (n <= d).
     """
+    return np.diag(_between(block, rank))
+
+
+def _between(block: Block, rank: int) -> Matrix:
+    """Return ``G' S^+ G`` (c x c): ``Y'Y``, the class counts on its diagonal and nothing beside it."""
     values, vectors = np.linalg.eigh(symmetric(block.gram))
-    top = vectors[:, -rank:]
-    coordinates = top.T @ block.moment
-    return np.asarray(np.einsum("ik,i,ik->k", coordinates, 1.0 / values[-rank:], coordinates))
+    coordinates = vectors[:, -rank:].T @ block.moment
+    return np.asarray((coordinates.T / values[-rank:]) @ coordinates)
+
+
+def _misses(block: Block, rank: int) -> float:
+    """Return by how much a block's class counts miss whole numbers, and what lies between classes zero."""
+    table = _between(block, rank)
+    return float(np.abs(table - np.diag(np.rint(np.diag(table)))).max())
 
 
 def low_rank(before: State, after: Head, *, records: int | None = None, tolerance: float = 1e-3) -> Recovered:
@@ -82,7 +100,7 @@ def low_rank(before: State, after: Head, *, records: int | None = None, toleranc
     NotIdentifiedError
         If gram and moment are not determined; its diagnostics say what is.
     """
-    check_alike(before, after)
+    before, after = alike(before, after)
     if records is not None and records < 1:
         raise InputError("records", "at least 1", records)
     W, c = after.weights, after.c
@@ -94,24 +112,36 @@ def low_rank(before: State, after: Head, *, records: int | None = None, toleranc
     M = before.A @ change
     present = _present(W, M)
     absent = [k for k in range(c) if k not in present]
-    if len(absent) >= n:
-        block: Block | None = _from_absent(basis, M, W, absent)
-        how = "several records of one class are mixed: only their sum and the gram of all are determined"
-    else:
-        block = _from_distinct(basis, M, W, n)
-        how = "nothing"
-    counts = None if block is None else class_counts(block, n)
-    # Counts that are not whole numbers give the assumption of different classes away.
-    if block is None or counts is None or np.abs(counts - np.rint(counts)).max() > 0.1:
+    candidates = [_from_absent(basis, M, W, absent)] if len(absent) >= n else _from_distinct(basis, M, W, n)
+    block = _chosen(candidates, n, c)
+    if block is None:
         how = "gram and moment: too few absent classes, and more records than classes that lost one"
-        raise NotIdentifiedError(f"not determined: {how}", LowRankDiagnostics(n, basis, present, None, (), how))
-    whole = np.rint(counts).astype(np.intp)
+        fitting = tuple(b for b in candidates if _misses(b, n) <= _WHOLE)
+        if fitting:
+            how = f"which of {len(fitting)} blocks was deleted: all explain the broadcast"
+        found = LowRankDiagnostics(n, basis, present, None, (), how, fitting)
+        raise NotIdentifiedError(f"not determined: {how}", found)
+    whole = np.rint(class_counts(block, n)).astype(np.intp)
     alone = tuple(Sample(int(k), block.moment[:, k].copy(), 1.0) for k in np.flatnonzero(whole == 1))
-    found = LowRankDiagnostics(n, basis, present, whole, alone, "nothing" if whole.max() <= 1 else how)
+    mixed = "several records of one class are mixed: only their sum and the gram of all are determined"
+    found = LowRankDiagnostics(n, basis, present, whole, alone, "nothing" if whole.max() <= 1 else mixed)
     only = alone[0] if n == 1 and alone else None
-    # Whole counts are the check: a block that is wrong has no reason to give any.
     label, feature = (None, None) if only is None else (only.label, only.feature)
     return Recovered(label, feature, block, True, found)
+
+
+def _chosen(candidates: list[Block], n: int, c: int) -> Block | None:
+    """Return the one block that whole counts single out; None where none fits, several do, or the counts say nothing.
+
+    For n = c different classes ``G' S^+ G`` is the identity for every solution of the Riccati equation.
+    """
+    if not candidates or (n >= c and n > 1):
+        return None
+    ranked = sorted(candidates, key=lambda block: _misses(block, n))
+    best = _misses(ranked[0], n)
+    if best > _WHOLE or (len(ranked) > 1 and best > _CLEARLY * _misses(ranked[1], n)):
+        return None
+    return ranked[0]
 
 
 def _present(W: Matrix, M: Matrix) -> tuple[int, ...]:
@@ -142,11 +172,11 @@ def _from_absent(basis: Matrix, M: Matrix, W: Matrix, absent: list[int]) -> Bloc
     return Block(basis @ sigma @ basis.T, M + basis @ (sigma @ w))
 
 
-def _from_distinct(basis: Matrix, M: Matrix, W: Matrix, n: int) -> Block | None:
-    """Solve ``S = (M + S W)(M + S W)'`` in the basis: records of n different classes.
+def _from_distinct(basis: Matrix, M: Matrix, W: Matrix, n: int) -> list[Block]:
+    """Return every solution of ``S = (M + S W)(M + S W)'`` in the basis, records of n different classes.
 
     The solutions are ``Y X^-1`` for invariant subspaces ``[X; Y]`` of a Hamiltonian matrix that take one of each pair
-    of eigenvalues +-lambda; the right one has one column per record and, for most encoders, few negative entries.
+    of eigenvalues +-lambda; the right one is real, positive and, for most encoders, has few negative entries.
     """
     w, m = basis.T @ W, basis.T @ M
     E = w @ m.T - 0.5 * np.eye(n)
@@ -158,18 +188,14 @@ def _from_distinct(basis: Matrix, M: Matrix, W: Matrix, n: int) -> Block | None:
         j = min(rest, key=lambda q: abs(values[q] + values[i]))
         rest.remove(j)
         second.append(j)
-    best: tuple[float, Block] | None = None
-    for flips in sorted(itertools.product((0, 1), repeat=n), key=sum):
+    found: list[tuple[float, Block]] = []
+    for flips in itertools.product((0, 1), repeat=n):
         chosen = [second[i] if flip else first[i] for i, flip in enumerate(flips)]
         block = _candidate(basis, m, w, vectors[:n, chosen], vectors[n:, chosen])
-        if block is None:
-            continue
-        norms = np.sort(np.linalg.norm(block.moment, axis=0))[::-1]
-        size = float(np.linalg.norm(block.moment))
-        score = float(np.linalg.norm(np.minimum(block.moment, 0)) + np.linalg.norm(norms[n:])) / size
-        if best is None or score < best[0]:
-            best = (score, block)
-    return None if best is None else best[1]
+        if block is not None and not any(relative(block.gram - b.gram, b.gram) < _SAME for _, b in found):
+            size = float(np.linalg.norm(block.moment))
+            found.append((float(np.linalg.norm(np.minimum(block.moment, 0))) / size, block))
+    return [block for _, block in sorted(found, key=lambda pair: pair[0])]
 
 
 def _candidate(

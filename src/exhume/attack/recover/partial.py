@@ -11,7 +11,7 @@ from exhume.attack._line import line
 from exhume.attack.block import Block
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.fit import fit_record
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 
@@ -42,7 +42,7 @@ def partial(before: State, after: Head, *, nonnegative: bool = False) -> Recover
     ``U' f = (A U)' h`` is determined. Outside the subspace ``f = A h`` rests on the guess of A's corner, and label and
     length on both.
     """
-    check_alike(before, after)
+    before, after = alike(before, after)
     left, values, right = svd(before.baseline.weights - after.weights, full_matrices=False, check_finite=False)
     h = left[:, 0]
     U = np.eye(before.d) if before.basis is None else before.basis

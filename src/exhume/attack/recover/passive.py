@@ -6,7 +6,7 @@ import numpy as np
 
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.rank_one import rank_one
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike, check_sizes
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
@@ -41,7 +41,9 @@ def passive(
     nonnegative
         As in `rank_one`.
     """
-    check_alike(before, after)
+    check_sizes(before, after)
+    if isinstance(before, State):
+        before, after = alike(before, after)
     if len(features) < 1 or not rows > 0:
         raise InputError(
             "features, rows", "at least one public row and a positive training size", (len(features), rows)

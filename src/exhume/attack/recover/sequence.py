@@ -11,7 +11,7 @@ from exhume.attack._line import line
 from exhume.attack.block import Block
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.rank_one import rank_one
-from exhume.attack.state import State
+from exhume.attack.state import State, alike
 from exhume.errors import InputError
 from exhume.protocol.head import Head
 
@@ -57,6 +57,7 @@ def sequence(
     """
     state, steps = before, []
     for head in (after,) if isinstance(after, Head) else after:
+        state, head = alike(state, head)
         found = rank_one(state, head, nonnegative=nonnegative)
         fresh = not found.known and reidentify is not None
         if found.known:

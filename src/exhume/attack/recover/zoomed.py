@@ -11,14 +11,14 @@ import numpy as np
 from exhume.attack.block import Block
 from exhume.attack.recover.base import Recovered, Recovery
 from exhume.attack.recover.difference import read_block
-from exhume.attack.state import State, check_alike
+from exhume.attack.state import State, alike
 
 __all__ = ["RECOVERIES", "zoomed"]
 
 
 def zoomed(before: State, after: State) -> Recovered:
     """Return the record that the difference of two zoomed moments names (maximum-column rule)."""
-    check_alike(before, after)
+    before, after = alike(before, after)
     moment = before.G - after.G
     sample = Block(np.zeros_like(before.A), moment).as_sample()
     return read_block(Block(np.outer(sample.feature, sample.feature), moment), records=1)

@@ -20,7 +20,7 @@ from exhume.attack.events import Event, read_events
 from exhume.attack.probes.base import Probe
 from exhume.attack.session import Attack
 from exhume.attack.state import State
-from exhume.attack.watched import Watched, Watcher, same_broadcast
+from exhume.attack.watched import Watched, Watcher
 from exhume.errors import AttackError, NotIdentifiedError
 from exhume.numerics import RANK_TOLERANCE, Matrix
 from exhume.protocol.head import Head, unit_roundoff
@@ -35,7 +35,7 @@ class Sighted:
     """What watching a busy server gave away."""
 
     state: State
-    """The state at the baseline, as if nobody had moved."""
+    """The state at the attacker's first answer, as if nobody had moved since."""
     events: tuple[Event, ...]
     """Every change of somebody else's, in order."""
     fit: Stitched
@@ -44,11 +44,7 @@ class Sighted:
     @property
     def now(self) -> Matrix:
         """A as it is after the last change that was read."""
-        if not self.events:
-            return self.state.A
-        last = self.events[-1]
-        sign = -1.0 if last.direction == "deleted" else 1.0
-        return last.before + sign * last.found.block.gram
+        return self.events[-1].after if self.events else self.state.A
 
     def __repr__(self) -> str:
         return line(self, state=self.state, events=len(self.events), misfit=self.fit.misfit)
@@ -139,13 +135,10 @@ def _state(fit: Stitched, guess: Matrix | None, tolerance: float) -> State:
 def _look(attack: Attack, watcher: Watcher) -> None:
     """Note what others brought about since the last look, one broadcast after another."""
     for _ in range(_POLLS):
-        head = attack.observe()
-        if same_broadcast(head, watcher.last):
+        if not watcher.heard(attack.observe()):
             return
-        watcher.heard(head, own=False)
 
 
 def _note(watcher: Watcher, head: Head) -> None:
-    if same_broadcast(head, watcher.last):
+    if not watcher.heard(head):
         raise AttackError("the server withheld its head after a probe: the response stack cannot be built")
-    watcher.heard(head, own=True)

@@ -19,8 +19,9 @@ from exhume.audit.records import RecoveryRecord, Report, TrialRecord
 from exhume.audit.report.exposure import exposure_view
 from exhume.audit.report.figures import INK, Illustration, style
 from exhume.audit.verdict import quantity
+from exhume.files import write_files
 
-__all__ = ["Drawn", "render_html", "report_text", "write_csv", "write_report"]
+__all__ = ["Drawn", "csv_text", "render_html", "report_text", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,20 @@ class Drawn:
 def write_report(
     folder: Path, report: Report, trials: Sequence[TrialRecord], pictures: Sequence[Illustration], threat: str
 ) -> Path:
-    """Write everything into a folder; returns the HTML file."""
-    figures = folder / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
-    for old in figures.glob("*.*"):
-        if old.suffix in (".png", ".svg"):
-            old.unlink()
+    """Write everything into a folder, or nothing if that fails; returns the HTML file."""
+    figures, page = folder / "figures", folder / "report.html"
     drawn = [Drawn(picture, _svg(picture), _png(picture)) for picture in pictures]
-    for one in drawn:
-        (figures / f"{one.picture.name}.png").write_bytes(one.png)
-        (figures / f"{one.picture.name}.svg").write_text(one.svg, encoding="utf-8")
-    (folder / "report.json").write_text(report_text(report), encoding="utf-8")
-    write_csv(folder / "trials.csv", trials)
-    page = folder / "report.html"
-    page.write_text(render_html(report, drawn, threat), encoding="utf-8")
+    contents: dict[Path, str | bytes] = {figures / f"{one.picture.name}.png": one.png for one in drawn}
+    contents |= {figures / f"{one.picture.name}.svg": one.svg for one in drawn}
+    contents |= {
+        folder / "report.json": report_text(report),
+        folder / "trials.csv": csv_text(trials),
+        page: render_html(report, drawn, threat),
+    }
+    write_files(contents)
+    for old in figures.glob("*.*"):
+        if old.suffix in (".png", ".svg") and old not in contents:
+            old.unlink()
     return page
 
 
@@ -61,20 +62,21 @@ def report_text(report: Report) -> str:
     return report.model_dump_json(indent=2, by_alias=True) + "\n"
 
 
-def write_csv(path: Path, trials: Sequence[TrialRecord]) -> None:
-    """Write one row per trial and recovery; a trial without an estimate has one row with empty cells."""
+def csv_text(trials: Sequence[TrialRecord]) -> str:
+    """Return one row per trial and recovery; a trial without an estimate has one row with empty cells."""
     nested = {"recoveries", "service"}
     trial_names = [name for name in TrialRecord.model_fields if name not in nested]
     own_names = list(RecoveryRecord.model_fields)
     served = list(_SERVICE) if any(trial.service is not None for trial in trials) else []
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow([*trial_names, *served, *own_names])
-        for trial in trials:
-            common = [getattr(trial, name) for name in trial_names]
-            common += ["" if trial.service is None else getattr(trial.service, name) for name in served]
-            for found in trial.recoveries or (None,):
-                writer.writerow([*common, *("" if found is None else getattr(found, name) for name in own_names)])
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow([*trial_names, *served, *own_names])
+    for trial in trials:
+        common = [getattr(trial, name) for name in trial_names]
+        common += ["" if trial.service is None else getattr(trial.service, name) for name in served]
+        for found in trial.recoveries or (None,):
+            writer.writerow([*common, *("" if found is None else getattr(found, name) for name in own_names)])
+    return stream.getvalue()
 
 
 def render_html(report: Report, pictures: Sequence[Drawn], threat: str) -> str:

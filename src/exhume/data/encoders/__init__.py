@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from exhume.data.encoders._base import RESIZES, Encoder, EncoderEntry, Options
-from exhume.data.encoders._torch import TorchEncoder, normalise
-from exhume.data.encoders._weights import read_tensors
+from exhume.data.encoders._base import CPU, RESIZES, Encoder, EncoderEntry, Options
 from exhume.errors import InputError, unknown_name
 from exhume.registry import Registry
 
-__all__ = [
-    "REGISTRY",
-    "RESIZES",
-    "Encoder",
-    "EncoderEntry",
-    "Options",
-    "TorchEncoder",
-    "build",
-    "normalise",
-    "read_tensors",
-]
+__all__ = ["REGISTRY", "RESIZES", "Encoder", "EncoderEntry", "Options", "build"]
 
 REGISTRY = Registry("encoder", __name__, "ENCODERS", "exhume.encoders", EncoderEntry)
 """Every known encoder, by name."""
@@ -39,6 +27,8 @@ def build(name: str, options: Options) -> Encoder:
         raise InputError("sha256", "given together with weights", options.sha256)
     if entry.holding is None and options.weights is not None:
         raise InputError("weights", f"absent for the {name} encoder, which has none", options.weights)
+    if entry.extra is None and options.device != CPU:
+        raise InputError("device", f"{CPU} for the {name} encoder, which runs without torch", f"'{options.device}'")
     if options.resize not in RESIZES:
         raise unknown_name("resize", options.resize, RESIZES)
     if entry.dim is not None and options.dim not in (None, entry.dim):

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from exhume.data.catalogue import Holding
 
-__all__ = ["RESIZES", "Encoder", "EncoderEntry", "Features32", "Options"]
+__all__ = ["CPU", "RESIZES", "Encoder", "EncoderEntry", "Features32", "Options"]
 
 Features32 = NDArray[np.float32]
+CPU = "cpu"
+"""The device of encoders that run without torch."""
+
 RESIZES = ("float", "8-bit")
 
 
@@ -68,7 +71,7 @@ class Options:
     width: int
     dim: int | None = None
     seed: int = 0
-    device: str = "cpu"
+    device: str = CPU
     weights: Path | None = None
     sha256: str | None = None
     home: Path | None = None

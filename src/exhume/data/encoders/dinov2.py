@@ -8,7 +8,7 @@ from typing import Any
 
 from exhume.data.catalogue import Holding, Item
 from exhume.data.encoders._base import Encoder, EncoderEntry, Options
-from exhume.data.encoders._torch import SIZE, Network, Shapes, Tensor, Tensors, TorchEncoder
+from exhume.data.encoders.torch_encoder import SIZE, Network, Shapes, Tensor, Tensors, TorchEncoder
 from exhume.data.mirrors import WebFiles
 
 __all__ = ["ENCODERS", "NETWORKS"]

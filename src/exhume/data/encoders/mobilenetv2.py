@@ -10,7 +10,7 @@ from typing import Any
 
 from exhume.data.catalogue import Holding, Item
 from exhume.data.encoders._base import Encoder, EncoderEntry, Options
-from exhume.data.encoders._torch import Network, Shapes, Tensor, Tensors, TorchEncoder, fold, norm_shapes
+from exhume.data.encoders.torch_encoder import Network, Shapes, Tensor, Tensors, TorchEncoder, fold, norm_shapes
 from exhume.data.mirrors import PipPackage, WebFiles
 
 __all__ = ["ENCODERS", "NETWORK"]

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import digest_of
 from exhume.data.encoders._base import Encoder, EncoderEntry, Features32, Options
+from exhume.data.files import digest_of
 from exhume.errors import InputError
 
 __all__ = ["ENCODERS", "RandomRelu"]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
 from exhume.errors import InputError
 
 __all__ = ["DECODERS", "ClassMean"]
@@ -19,7 +19,7 @@ class ClassMean(Decoder):
 
     name: ClassVar[str] = "class-mean"
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         if rows.labels is None:
             raise InputError("labels", "given: the class-mean decoder learns a picture of each", None)
         flat = rows.flat

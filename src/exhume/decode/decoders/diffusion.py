@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data import digest_of, short
+from exhume.data.files import digest_of, short
 from exhume.data.home import home_folder
 from exhume.data.sets import sha256_of_arrays
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
 from exhume.decode._torch import EXTRA, Tensor, device_of, diffusers, torch
 from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.latent import autoencoder
@@ -62,7 +62,7 @@ class Diffusion(Decoder):
     rate: float = 8e-4
     width: int = 128
     autoencoder: str = autoencoder.HOLDING.sha256
-    draw_steps: int = 20
+    draw_steps: int = 16
     guidance: float = 2.0
     samples: int = 1
     pull: float = 0.0
@@ -77,7 +77,7 @@ class Diffusion(Decoder):
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("steps", "batch", "rate", "width", "autoencoder")}
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         # Asked for first: without the extra nothing needs to be fetched or computed.
         diffusers(WHAT)
         held = max(1, len(rows.images) // HELD_OUT)

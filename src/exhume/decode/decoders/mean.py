@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
 
 __all__ = ["DECODERS", "MeanPicture"]
 
@@ -18,7 +18,7 @@ class MeanPicture(Decoder):
 
     name: ClassVar[str] = "mean"
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         flat = rows.flat
         mean = flat.mean(axis=0)
         return Learnt({"mean": mean}, float(np.mean((flat - mean) ** 2)))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import erf
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows, TrainingStep
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick, TrainingStep
 from exhume.decode._torch import EXTRA, device_of, torch
 from exhume.decode.linear import Standard
 
@@ -38,7 +38,7 @@ class Mlp(Decoder):
     def _options(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "device"}
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         module = torch(WHAT)
         device = device_of(self.device, WHAT)
         standard, flat = Standard.of(rows.features), rows.flat.astype(np.float32)

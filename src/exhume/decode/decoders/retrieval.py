@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
 from exhume.decode.linear import Standard
 
 __all__ = ["DECODERS", "Retrieval"]
@@ -21,7 +21,7 @@ class Retrieval(Decoder):
 
     name: ClassVar[str] = "retrieval"
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         standard = Standard.of(rows.features)
         state: dict[str, Array] = {
             "centre": standard.centre,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exhume.decode._base import Array, Decoder, DecoderEntry, Learnt, Pixels, Tick, TrainingRows
+from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
 from exhume.decode.linear import Linear, fit_linear
 
 __all__ = ["DECODERS", "Ridge"]
@@ -19,7 +19,7 @@ class Ridge(Decoder):
 
     name: ClassVar[str] = "ridge"
 
-    def _fit(self, rows: TrainingRows, seed: int, tick: Tick | None) -> Learnt:
+    def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
         flat = rows.flat
         linear = fit_linear(rows.features, flat)
         loss = float(np.mean((linear(rows.features) - flat) ** 2))

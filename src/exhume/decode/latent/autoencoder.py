@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data.catalogue import Holding, Item
-from exhume.data.encoders import read_tensors
+from exhume.data.encoders.weights import read_tensors
 from exhume.data.fetch import ensure
 from exhume.decode._torch import Tensor, device_of, torch
 from exhume.errors import DataError, InputError

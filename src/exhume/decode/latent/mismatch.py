@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from exhume.data import encoders
-from exhume.data.encoders import TorchEncoder, normalise
+from exhume.data.encoders.torch_encoder import TorchEncoder, normalise
 from exhume.decode._base import Array
 from exhume.decode._torch import Tensor, torch
 from exhume.decode.latent import autoencoder

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import qr, svdvals
+from scipy.linalg import qr, svd, svdvals
 
-from exhume.numerics import RANK_TOLERANCE, Matrix
+from exhume.numerics import RANK_TOLERANCE, Matrix, Rows
 from exhume.protocol.rules import Undo
 
 __all__ = ["Basis", "Extension"]
@@ -104,6 +104,17 @@ class Basis:
             return np.empty(0)
         values: Matrix = svdvals(self.coordinates(), check_finite=False)
         return values[: self.rank]
+
+    def on(self, live: Rows) -> tuple[Matrix, float]:
+        """Return the singular values of the stack's live rows, and ``1 + |K|`` where the others are K times these."""
+        stack = self.coordinates()
+        rows, others = self.vectors[live] @ stack, np.delete(self.vectors, live, axis=0) @ stack
+        left, values, right = svd(rows, full_matrices=False, check_finite=False)
+        values = np.asarray(values[: self.rank])
+        if not values.size or not values[-1] > 0.0:
+            return np.zeros(max(self.rank, 1)), 1.0
+        K = (others @ right[: self.rank].T / values) @ left[:, : self.rank].T
+        return values, 1.0 + float(np.linalg.norm(K, 2)) if K.size else 1.0
 
     def coordinates(self) -> Matrix:
         """Return the stack in the basis (rank x columns)."""

@@ -17,7 +17,11 @@ class Identification(Exposure):
     rank: int
     """The highest rank of any stack that it could have built."""
     needed: int
-    """The rank at which the state is identified: d."""
+    """What the rank counts against: the number of coordinates that ever had weight in the ledger.
+
+    Where the rank fills the coordinates in which the client's own rows have weight, it is the number of these: nothing
+    is missing then to read every record that is zero in the others.
+    """
     current: int
     """The rank of its stack of the present state."""
     responses: int
@@ -40,14 +44,17 @@ class Identification(Exposure):
         return 2.0 * self.state_error / share
 
 
-def in_words(client: str, colluders: int, rank: int, d: int, error: float | None) -> str:
+def in_words(client: str, colluders: int, rank: int, needed: int, live: int, error: float | None) -> str:
     """Say it in words; the error is None where the present stack is not complete."""
     who = f"'{client}'" if colluders == 1 else f"'{client}' with up to {colluders - 1} more"
     if rank == 0:
         return f"{who} has seen no response to changes that it knows in full"
-    if rank < d:
-        return f"{who} has seen {rank} of {d} dimensions of one state; {d - rank} are missing, so it is not identified"
-    known = f"{who} has seen all {d} dimensions of one state"
+    if rank < needed:
+        missing = f"{needed - rank} are missing, so it is not identified"
+        return f"{who} has seen {rank} of {needed} dimensions of one state; {missing}"
+    known = f"{who} has seen all {needed} dimensions of one state"
+    if needed < live:
+        known += f" in which its own rows have weight (of {live} with any)"
     if error is None:
         return f"{known}, which is therefore identifiable; it has not for the present one"
     if error < 1.0:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exhume.defence.accountants._basis import Basis, Extension
-from exhume.numerics import Matrix
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.ledger import Ledger
 
 __all__ = ["QuietRun", "SeenHead", "extend"]
@@ -85,20 +85,26 @@ class QuietRun:
             misfit=self.misfit + max(misfit, floor) ** 2,
         )
 
-    def state_error(self) -> float:
+    def state_error(self, live: Rows) -> float:
         """Return a bound on the relative error of the state that the stack identifies; infinite where there is none.
 
         Heads ``W_j`` of states ``A_j = A + P_j`` with residuals ``D_j = A_j W_j - G_j`` make the equations
         ``A X - Z = [D_j - D_0]``, so that ``|Z X^+ - A| <= |[D_j - D_0]| / sigma_min(X)``: Proposition 1 where the
         ``P_j`` are zero, the paper's rounding of genuine additions where they are not. X here is the stack as it went
         out, whose smallest singular value is at least that of the exact stack less the size of the errors (Weyl).
+
+        Where only some coordinates are live to the client, the same holds of their Schur complement, with the rows
+        ``X_L`` in place of X and ``D_L + K' D_D`` in place of D, where ``X_D = K X_L``.
         """
-        if self.basis.rank < self.basis.d or self.baseline is None:
+        if self.basis.rank < len(live) or self.baseline is None:
             return float("inf")
-        least = float(self.basis.singular_values()[-1]) - float(np.sqrt(self.blur))
+        values, spill = self.basis.singular_values(), 1.0
+        if len(live) < self.basis.d:
+            values, spill = self.basis.on(live)
+        least = float(values[-1]) - float(np.sqrt(self.blur))
         if not (least > 0.0 and self.baseline.size > 0.0 and np.isfinite(self.misfit)):
             return float("inf")
-        return float(np.sqrt(self.misfit)) / (self.baseline.size * least)
+        return spill * float(np.sqrt(self.misfit)) / (self.baseline.size * least)
 
     def condition(self) -> float:
         """Return the condition number of the stack within its own span; 1 if it is empty."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from exhume.defence.accountants._basis import Basis, Extension
 from exhume.defence.accountants._exposure import Identification, in_words
+from exhume.defence.accountants._reach import Reach
 from exhume.defence.accountants._runs import QuietRun, SeenHead, extend
 from exhume.defence.memory import Memory, Saveable, client_names
 from exhume.errors import InputError
@@ -33,6 +34,11 @@ __all__ = ["ACTIONS", "IdentificationAccountant"]
 
 ACTIONS = ("withhold", "coarsen", "report")
 
+Peak = tuple[int, int]
+"""A rank, and the rank that would have identified the state."""
+
+NOTHING: Peak = (0, 1)
+
 
 @dataclass(frozen=True)
 class _Outlook:
@@ -42,6 +48,7 @@ class _Outlook:
     runs: tuple[QuietRun, ...]
     extensions: tuple[Extension | None, ...]
     lasting: Extension | None
+    reach: Reach
     removed: Matrix | None = None
 
 
@@ -51,7 +58,8 @@ class IdentificationAccountant(Saveable, Accountant):
     Parameters
     ----------
     margin
-        How many dimensions must stay unknown: no head goes out that would bring a stack above rank d - margin.
+        How many dimensions must stay unknown: no head goes out that would bring a stack nearer than this to the rank
+        that identifies the state: d, or the number of coordinates in which the client's own rows have weight.
     action
         ``"withhold"`` the head; ``"coarsen"`` it, that is, leave out its part in the new directions; or only
         ``"report"``.
@@ -83,8 +91,9 @@ class IdentificationAccountant(Saveable, Accountant):
         self._fresh = False
         self._hidden: bool | None = None
         self._contributors: set[str] = set()
-        self._peaks: dict[str, list[int]] = {}
-        self._highest = [0] * self.colluders
+        self._reach = Reach()
+        self._peaks: dict[str, list[Peak]] = {}
+        self._highest: list[Peak] = [NOTHING] * self.colluders
         self._outlook: _Outlook | None = None
 
     def configuration(self) -> dict[str, Any]:
@@ -113,6 +122,7 @@ class IdentificationAccountant(Saveable, Accountant):
         """Take up an accepted change and the head after it."""
         outlook = self._look(exact, occasion) if released is not None else None
         authors = _authors(occasion)
+        self._reach = outlook.reach if outlook is not None else self._reach.after(occasion)
         self._runs = outlook.runs if outlook is not None else self._extended(authors, exact.d)
         self._hidden = self._had_data(occasion)
         self._contributors.update(authors)
@@ -141,7 +151,8 @@ class IdentificationAccountant(Saveable, Accountant):
     def exposure(self, client: str, *, colluders: int = 1) -> Identification:
         """Return what a client could know, alone or with up to ``colluders - 1`` helpers.
 
-        The value is the highest rank so far over d: what was identified once stays known.
+        The value is the highest share so far of the rank that identifies the state: what was identified once stays
+        known.
         """
         if not 1 <= colluders <= self.colluders:
             raise InputError("colluders", f"from 1 to the accountant's {self.colluders}", colluders)
@@ -149,16 +160,22 @@ class IdentificationAccountant(Saveable, Accountant):
         # Helpers share what they know: with one helper fewer than there may be, the client need not be an author.
         known = [r for size, r in enumerate(self._runs[:colluders], 1) if size < colluders or client in r.members]
         run = known[-1] if known else None
-        rank = max([*self._peaks.get(client, [0])[:colluders], *self._highest[: colluders - 1]])
+        peaks = [*self._peaks.get(client, [NOTHING])[:colluders], *self._highest[: colluders - 1]]
         if self.conservative and client in self._lasting:
-            rank = max(rank, self._lasting[client].rank)
+            lasting = self._lasting[client].rank
+            peaks.append((lasting, self._reach.needed((client,), lasting, d)))
+        live = self._reach.of(run.members if run is not None else (client,), d)
+        rank, needed = max(peaks, key=_share)
+        if rank == 0:
+            needed = self._reach.live(d)
         current = run.basis.rank if run is not None else 0
-        error = run.state_error() if run is not None else float("inf")
+        error = run.state_error(live) if run is not None else float("inf")
+        complete = run is not None and current == len(live)
         return Identification(
-            value=rank / d,
-            meaning=in_words(client, colluders, rank, d, error if current == d else None),
+            value=rank / max(needed, 1),
+            meaning=in_words(client, colluders, rank, needed, self._reach.live(d), error if complete else None),
             rank=rank,
-            needed=d,
+            needed=needed,
             current=current,
             responses=run.responses if run is not None else 0,
             condition=run.condition() if run is not None else 1.0,
@@ -176,7 +193,8 @@ class IdentificationAccountant(Saveable, Accountant):
         if self._outlook is None or self._outlook.occasion is not occasion:
             runs = self._extended(_authors(occasion), exact.d)
             extensions = tuple(run.extension(exact.weights) for run in runs)
-            self._outlook = _Outlook(occasion, runs, extensions, self._extend_lasting(runs, exact.weights))
+            lasting = self._extend_lasting(runs, exact.weights)
+            self._outlook = _Outlook(occasion, runs, extensions, lasting, self._reach.after(occasion))
         return self._outlook
 
     def _extend_lasting(self, runs: tuple[QuietRun, ...], signal: Matrix) -> Extension | None:
@@ -199,7 +217,8 @@ class IdentificationAccountant(Saveable, Accountant):
             found.append((self._lasting[author[0]], outlook.runs[0].baseline.signal, outlook.lasting, author))
         for basis, baseline, extension, members in found:
             alone = not hidden and contributors <= set(members)
-            if not alone and extension.gain and basis.rank + extension.gain > basis.d - self.margin:
+            most = len(outlook.reach.of(members, basis.d)) - self.margin
+            if not alone and extension.gain and basis.rank + extension.gain > most:
                 return basis, baseline
         return None
 
@@ -215,8 +234,9 @@ class IdentificationAccountant(Saveable, Accountant):
         self._runs = tuple(run.heard(seen, extension) for run, extension in zip(self._runs, extensions, strict=True))
         self._last = seen
         for size, run in enumerate(self._runs):
-            for peaks in (self._highest, *(self._peaks.setdefault(m, [0] * self.colluders) for m in run.members)):
-                peaks[size] = max(peaks[size], run.basis.rank)
+            peak = run.basis.rank, self._reach.needed(run.members, run.basis.rank, exact.d)
+            for peaks in (self._highest, *(self._peaks.setdefault(m, [NOTHING] * self.colluders) for m in run.members)):
+                peaks[size] = max(peaks[size], peak, key=_share)
 
     def _had_data(self, occasion: Occasion) -> bool:
         """Say whether the ledger held anything before the first change that the accountant saw."""
@@ -233,6 +253,7 @@ class IdentificationAccountant(Saveable, Accountant):
                 arrays |= run.baseline.arrays(f"run{i}")
         for i, client in enumerate(clients):
             arrays |= self._lasting[client].arrays(f"lasting{i}")
+        arrays |= self._reach.arrays()
         values = {
             "runs": [[who, r.responses, r.blur, r.misfit] for who, r in zip(members, self._runs, strict=True)],
             "lasting": clients,
@@ -241,6 +262,7 @@ class IdentificationAccountant(Saveable, Accountant):
             "contributors": sorted(client_names(self._contributors)),
             "peaks": self._peaks,
             "highest": self._highest,
+            **self._reach.values(),
         }
         return Memory(values, arrays)
 
@@ -262,9 +284,21 @@ class IdentificationAccountant(Saveable, Accountant):
         self._lasting = {client: Basis.restored(f"lasting{i}", arrays) for i, client in enumerate(values["lasting"])}
         self._fresh, self._hidden = bool(values["fresh"]), values["hidden"]
         self._contributors = set(values["contributors"])
-        self._peaks = {client: [int(n) for n in peaks] for client, peaks in values["peaks"].items()}
-        self._highest = [int(n) for n in values["highest"]]
+        self._reach = Reach.restored(values, arrays)
+        d = 1 if self._last is None else len(self._last.signal)
+        self._peaks = {client: [_peak(n, d) for n in peaks] for client, peaks in values["peaks"].items()}
+        self._highest = [_peak(n, d) for n in values["highest"]]
         self._outlook = None
+
+
+def _share(peak: Peak) -> tuple[float, int]:
+    return peak[0] / max(peak[1], 1), peak[0]
+
+
+def _peak(saved: Any, d: int) -> Peak:
+    """Return a saved peak; an earlier version saved the rank alone, out of d."""
+    rank, needed = (saved, d) if isinstance(saved, int) else saved
+    return int(rank), int(needed)
 
 
 def _authors(occasion: Occasion) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from exhume.data._files import sha256_of_file
+from exhume.data.files import sha256_of_file
 from exhume.errors import DataError
 
 __all__ = ["read_tensors"]

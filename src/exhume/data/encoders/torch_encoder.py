@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data._files import digest_of, sha256_of_file
 from exhume.data.catalogue import Holding
 from exhume.data.encoders._base import Features32, Options
-from exhume.data.encoders._weights import read_tensors
+from exhume.data.encoders.weights import read_tensors
+from exhume.data.files import digest_of, sha256_of_file
 from exhume.errors import DataError, InputError, MissingExtraError
 
 __all__ = ["PREPROCESSING", "SIZE", "Network", "Shapes", "Tensor", "Tensors", "TorchEncoder", "fold", "norm_shapes"]
@@ -119,6 +119,10 @@ class TorchEncoder:
         with torch.inference_mode():
             ready = self.network.prepare({name: tensor.float() for name, tensor in state.items()})
             return {name: _place(torch, tensor, _device(torch, self.device)) for name, tensor in ready.items()}
+
+    def get_ready(self) -> None:
+        """Load torch and the weights, as the first batch would."""
+        _ = self.tensors
 
     def encode(self, images: NDArray[np.generic]) -> Features32:
         """Features of one batch of pixels."""

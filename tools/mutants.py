@@ -1,0 +1,112 @@
+"""A fixed sample of mutants: small wrong changes to the code, each of which some test must notice.
+
+`python tools/mutants.py` makes every change of `mutants.toml` in a copy of the code, runs the tests that it names, and
+prints which mutants they killed and the share per room. Arguments are parts of file names: only those mutants run.
+A mutant whose text is no longer in the code is broken, and counts against the run: put it right or take it out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIST = Path(__file__).with_suffix(".toml")
+WANTED = 0.95
+PATIENCE = 900
+"""Seconds after which a test run that a mutant made endless counts as killed."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong change."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def room(self) -> str:
+        return self.file.split("/")[0]
+
+    def made_in(self, package: Path) -> bool:
+        """Change a copy of the code; returns whether the text was there, once."""
+        file = package / self.file
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if text.count(self.old) != 1 or self.old == self.new:
+            return False
+        file.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.file}: {' '.join(self.old.split())}  ->  {' '.join(self.new.split())}"
+
+
+def read(wanted: list[str]) -> list[Mutant]:
+    entries = tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]
+    found = [Mutant(e["file"], e["old"], e["new"], tuple(e["tests"])) for e in entries]
+    return [mutant for mutant in found if not wanted or any(part in mutant.file for part in wanted)]
+
+
+def passes(tests: tuple[str, ...], package: Path) -> bool:
+    """Say whether tests pass on a copy of the code."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **threads, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"pytest ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.returncode == 0
+
+
+def judge(mutant: Mutant) -> str:
+    with tempfile.TemporaryDirectory(prefix="exhume-mutant-") as folder:
+        package = Path(folder) / "exhume"
+        shutil.copytree(ROOT / "src" / "exhume", package, ignore=shutil.ignore_patterns("__pycache__"))
+        if not mutant.made_in(package):
+            return "broken"
+        return "survived" if passes(mutant.tests, package) else "killed"
+
+
+def main() -> int:
+    mutants = read(sys.argv[1:])
+    files = tuple(sorted({test.split("::")[0] for mutant in mutants for test in mutant.tests}))
+    if not passes(files, ROOT / "src" / "exhume"):
+        print("the tests fail without any mutant, so nothing can be said of mutants")
+        return 2
+    counts: Counter[tuple[str, str]] = Counter()
+    for mutant in mutants:
+        began = time.monotonic()
+        verdict = judge(mutant)
+        counts[mutant.room, verdict] += 1
+        print(f"{verdict:8} {time.monotonic() - began:5.0f} s  {mutant}", flush=True)
+    enough = True
+    for room in sorted({mutant.room for mutant in mutants}):
+        killed, survived, broken = (counts[room, verdict] for verdict in ("killed", "survived", "broken"))
+        share = killed / (killed + survived + broken)
+        enough = enough and share >= WANTED
+        print(f"{room}: {killed} killed, {survived} survived, {broken} broken: {share:.0%} (wanted {WANTED:.0%})")
+    return 0 if enough else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
