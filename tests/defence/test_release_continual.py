@@ -12,7 +12,7 @@ from scipy.linalg import toeplitz
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build, load_server, save_server
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
-from exhume.defence.release._epoch import FLOOR, Draws, Measure, solve
+from exhume.defence.release._epoch import FLOOR, Draws, EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation, square_root
 from exhume.errors import InputError, RefusedError
 
@@ -79,7 +79,7 @@ class TestBlocks:
     def test_a_block_is_its_rows_or_its_gram_in_the_measures_coordinates(self, n):
         d = 48
         F, y = rows(200, 3, d)
-        measure = Measure.of(F.T @ F + np.eye(d), F.T @ np.eye(C)[y])
+        measure = EpochMeasure.of(F.T @ F + np.eye(d), F.T @ np.eye(C)[y])
         block = Summary.of(*rows(n, 4, d), C)
         event = measure.event(block)
         assert (event.rows is not None) is (n <= d // 8) and event.single is (n == 1)
@@ -92,7 +92,7 @@ class TestBlocks:
 
     def test_what_is_no_gram_is_not_taken_for_a_record(self):
         F, y = rows(200, 3)
-        measure = Measure.of(F.T @ F + np.eye(D), F.T @ np.eye(C)[y])
+        measure = EpochMeasure.of(F.T @ F + np.eye(D), F.T @ np.eye(C)[y])
         odd = np.outer(F[0], F[0])
         odd[0, 1] = odd[1, 0] = odd[0, 1] + 1.0
         assert measure.event(Summary(odd, np.zeros((D, C)))).rows is None
@@ -155,7 +155,7 @@ def test_the_figure_of_an_event_is_that_of_the_best_test_in_two_thousand_draws(b
     f = Factorisation.of(horizon)
     C_ = lower(f.encoder(events))
     start = ledger()
-    measure = Measure.of(start.summary.gram + GAMMA * np.eye(D), start.summary.moment)
+    measure = EpochMeasure.of(start.summary.gram + GAMMA * np.eye(D), start.summary.moment)
     s, tau = ContinualNoise(0.3, horizon=horizon, key=KEY).event_noise(D)
     direction = measure.event(block)
     gram = direction.dense if direction.rows is None else direction.rows @ direction.rows.T
@@ -265,7 +265,7 @@ def test_epochs_end_at_the_horizon_and_when_the_totals_have_grown_and_noise_stay
     played(grown, [("a", Update.adding(Summary.of(*rows(500, 3), C)))])
     first = grown._epoch.measure
     assert grown.epochs == 2
-    before = Measure.of(ledger().summary.gram + GAMMA * np.eye(D), ledger().summary.moment)
+    before = EpochMeasure.of(ledger().summary.gram + GAMMA * np.eye(D), ledger().summary.moment)
     gap = first.factor @ first.factor.T - np.tril(before.factor) @ np.tril(before.factor).T
     assert np.linalg.eigvalsh(gap).min() > -1e-8  # no record weighs more in the next measure
 

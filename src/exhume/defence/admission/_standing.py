@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from exhume.defence.memory import client_names
 from exhume.protocol.rules import Undo
 
-__all__ = ["Standing"]
+__all__ = ["StandingBlocks"]
 
 
-class Standing:
+class StandingBlocks:
     """Digests by client, each with how often it stands. A step can be taken back (`mark`)."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Standing:
         return {client: {key.hex(): n for key, n in held.items()} for client, held in self._held.items() if held}
 
     @classmethod
-    def restored(cls, values: Mapping[str, Mapping[str, int]]) -> Standing:
+    def restored(cls, values: Mapping[str, Mapping[str, int]]) -> StandingBlocks:
         """Return what `remembered` was taken from."""
         made = cls()
         made._held = {c: {bytes.fromhex(key): int(n) for key, n in held.items()} for c, held in values.items()}

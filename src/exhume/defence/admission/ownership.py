@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from exhume.defence.admission._numbers import Sketch, by_name, stacked
-from exhume.defence.admission._standing import Standing
+from exhume.defence.admission._standing import StandingBlocks
 from exhume.defence.admission.duplicates import TOLERANCE
 from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
 from exhume.numerics import Matrix
@@ -59,7 +59,7 @@ class Ownership(Saveable, AdmissionRule):
         self.show_rows = show_rows
         self._sketch = Sketch(d, c, size, seed)
         self._items: dict[str, list[Matrix]] = {}
-        self._rows = Standing()
+        self._rows = StandingBlocks()
 
     @property
     def asks(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class Ownership(Saveable, AdmissionRule):
         """Take over the secret, sketches and digests."""
         self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
         self._items = by_name(memory.values["owners"], memory.arrays["items"])
-        self._rows = Standing.restored(memory.values["rows"])
+        self._rows = StandingBlocks.restored(memory.values["rows"])
 
 
 RULES = (Ownership,)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from exhume.defence.admission._numbers import Sketch, content
 from exhume.defence.admission._recent import MOST, Recent
-from exhume.defence.admission._standing import Standing
+from exhume.defence.admission._standing import StandingBlocks
 from exhume.defence.memory import Memory, Saveable
 from exhume.errors import InputError
 from exhume.numerics import Matrix
@@ -71,7 +71,7 @@ class Replay(Saveable, AdmissionRule):
         self.tolerance, self.aside, self.most = tolerance, bool(aside), int(most)
         self._sketch = Sketch(d, c, size, seed)
         self._deleted = Recent(2 * size, self.most)
-        self._aside = Standing()
+        self._aside = StandingBlocks()
 
     @property
     def reads(self) -> str:
@@ -187,7 +187,7 @@ class Replay(Saveable, AdmissionRule):
         """Take over the secret, the sketches and the digests."""
         self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
         self._deleted = Recent.restored(memory, self.most)
-        self._aside = Standing.restored(memory.values["aside"])
+        self._aside = StandingBlocks.restored(memory.values["aside"])
 
 
 def _each(summary: Summary, batch: Batch | None) -> list[bytes]:

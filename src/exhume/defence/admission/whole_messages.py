@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from exhume.defence.admission._numbers import content
-from exhume.defence.admission._standing import Standing
+from exhume.defence.admission._standing import StandingBlocks
 from exhume.defence.memory import Memory, Saveable
 from exhume.protocol import AdmissionRule, Update
 from exhume.protocol.rules import Undo
@@ -29,7 +29,7 @@ class WholeMessages(Saveable, AdmissionRule):
     reads: ClassVar[str] = "client"
 
     def __init__(self) -> None:
-        self._standing = Standing()
+        self._standing = StandingBlocks()
 
     def refuse(self, update: Update, client: str) -> str | None:
         """Look the deletion up among the client's standing additions."""
@@ -54,7 +54,7 @@ class WholeMessages(Saveable, AdmissionRule):
 
     def restore(self, memory: Memory) -> None:
         """Take over the digests."""
-        self._standing = Standing.restored(memory.values["standing"])
+        self._standing = StandingBlocks.restored(memory.values["standing"])
 
     def __repr__(self) -> str:
         return "WholeMessages()"

@@ -20,7 +20,7 @@ from exhume.defence.release._factorisation import Factorisation
 from exhume.numerics import Matrix
 from exhume.protocol.summary import Summary
 
-__all__ = ["FLOOR", "Draws", "Event", "Measure", "Totals", "solve"]
+__all__ = ["FLOOR", "Draws", "EpochMeasure", "NoisedEvent", "Totals", "solve"]
 
 FLOOR = 0.05
 """Least eigenvalue of the noisy gram in the measure's coordinates; what is below is lifted to it."""
@@ -32,14 +32,14 @@ _LEFT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class EpochMeasure:
     """What shapes the noise of an epoch: the factor of a gram, and a head."""
 
     factor: Matrix
     head: Matrix
 
     @classmethod
-    def of(cls, gram: Matrix, moment: Matrix) -> Measure:
+    def of(cls, gram: Matrix, moment: Matrix) -> EpochMeasure:
         """Return the measure of regularised totals."""
         factor = cholesky(gram, lower=True)
         return cls(factor, np.ascontiguousarray(dpotrs(factor, moment, lower=1)[0]))
@@ -54,14 +54,14 @@ class Measure:
         half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
         return np.asarray(solve_triangular(self.factor, half.T, lower=True, check_finite=False))
 
-    def event(self, block: Summary) -> Event:
+    def event(self, block: Summary) -> NoisedEvent:
         """Return a block in these coordinates."""
         rows = _rows(block.gram, self.head[:, 0])
         if rows is None:
-            return Event(self.moment(block), dense=self.gram(block.gram))
+            return NoisedEvent(self.moment(block), dense=self.gram(block.gram))
         gap = block.moment - rows @ (rows.T @ self.head)
         white, _ = dtrtrs(self.factor, np.column_stack([rows, gap]), lower=1)
-        return Event(np.ascontiguousarray(white[:, rows.shape[1] :]), rows=white[:, : rows.shape[1]])
+        return NoisedEvent(np.ascontiguousarray(white[:, rows.shape[1] :]), rows=white[:, : rows.shape[1]])
 
     def back(self, white: Matrix) -> Matrix:
         """Return ``B^-T X``."""
@@ -70,7 +70,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class NoisedEvent:
     """A block in the measure's coordinates: its gram as that of a few rows, or dense."""
 
     moment: Matrix
@@ -130,7 +130,7 @@ class Totals:
     """In Fortran order; the lower triangle counts."""
     moment: Matrix
 
-    def add(self, event: Event, sign: float) -> None:
+    def add(self, event: NoisedEvent, sign: float) -> None:
         """Take up one block."""
         event.add_to(self.gram, sign)
         self.moment = self.moment + sign * event.share * event.moment

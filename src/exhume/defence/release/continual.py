@@ -36,7 +36,7 @@ from scipy.linalg import eigh, solve_triangular
 
 from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._epoch import Draws, Event, Measure, Totals, solve
+from exhume.defence.release._epoch import Draws, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._sticky import as_key, keyed_generator
@@ -72,7 +72,7 @@ class EventAccount(DeletionAccount):
 class _Epoch:
     """A measure, the totals in its coordinates, and the sums of draws."""
 
-    measure: Measure
+    measure: EpochMeasure
     totals: Totals
     draws: Draws
 
@@ -83,7 +83,7 @@ class _Step:
 
     occasion: Occasion
     epoch: _Epoch
-    blocks: tuple[tuple[Event, float], ...]
+    blocks: tuple[tuple[NoisedEvent, float], ...]
     draw: Matrix | None
     """None where nobody sent anything: the head is then that of the present totals."""
     head: Matrix
@@ -177,7 +177,7 @@ class ContinualNoise(Rule):
         s, tau = self.event_noise(d)
         return s * self._factorisation.step, tau * self._factorisation.step
 
-    def mu(self, event: Event) -> float:
+    def mu(self, event: NoisedEvent) -> float:
         """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
         (gram, moment), (s, tau) = event.sizes, self.event_noise(len(event.moment))
         return self._factorisation.sensitivity * math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2)
@@ -259,14 +259,14 @@ class ContinualNoise(Rule):
         A = total.gram + ledger.gamma * np.eye(ledger.d)
         draws = Draws(self._factorisation, ledger.d, ledger.c)
         if self._public is None:
-            measure = Measure.of(A, total.moment)
+            measure = EpochMeasure.of(A, total.moment)
             return _Epoch(measure, Totals(np.eye(ledger.d, order="F"), np.zeros((ledger.d, ledger.c))), draws)
-        measure = Measure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
+        measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
         moment = measure.moment(Summary.kept(A, total.moment))
         return _Epoch(measure, Totals(np.asfortranarray(measure.gram(A)), moment), draws)
 
     def _step(self, epoch: _Epoch, occasion: Occasion, opened: bool) -> _Step:
-        blocks: list[tuple[Event, float]] = []
+        blocks: list[tuple[NoisedEvent, float]] = []
         accounts = []
         for client, update in zip(occasion.clients, occasion.updates, strict=True):
             for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
@@ -283,14 +283,14 @@ class ContinualNoise(Rule):
         head = epoch.measure.head + epoch.measure.back(solved)
         return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.events + 1 >= self.horizon)
 
-    def _cut(self, event: Event) -> tuple[Event, float]:
+    def _cut(self, event: NoisedEvent) -> tuple[NoisedEvent, float]:
         """Return an event within the cap, and its mu; blocks of several records are not cut."""
         mu = self.mu(event)
         if self.cap is None or not event.single or mu <= self.cap:
             return event, mu
         return replace(event, share=self.cap / mu), self.cap
 
-    def _draw(self, epoch: _Epoch, blocks: Sequence[tuple[Event, float]]) -> Matrix:
+    def _draw(self, epoch: _Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
         state = hashlib.blake2b(epoch.totals.moment.tobytes(), key=self._key)
         for block, sign in blocks:
@@ -319,12 +319,12 @@ class ContinualNoise(Rule):
         moment = moment - gram @ solved
         if float(np.trace(gram)) >= GROWN * len(gram):
             values, vectors = eigh(gram)
-            factor = Measure.of(_squared(old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))), head).factor
-            measure = Measure(factor, head)
+            factor = EpochMeasure.of(_squared(old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))), head).factor
+            measure = EpochMeasure(factor, head)
             gram = measure.gram(old.factor @ gram @ old.factor.T)
             moment = solve_triangular(factor, old.factor @ moment, lower=True)
         totals = Totals(np.asfortranarray(gram), np.ascontiguousarray(moment))
-        return _Epoch(Measure(factor, head), totals, Draws(self._factorisation, epoch.draws.d, epoch.draws.c))
+        return _Epoch(EpochMeasure(factor, head), totals, Draws(self._factorisation, epoch.draws.d, epoch.draws.c))
 
     def remembered(self) -> Memory:
         """Return the epoch, its draws, the account and the key. Whoever has them can take the noise off again."""
@@ -354,7 +354,7 @@ class ContinualNoise(Rule):
         if "factor" in arrays:
             d, c = arrays["moment"].shape
             epoch = _Epoch(
-                Measure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
+                EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
                 Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
                 Draws.restored(self._factorisation, d, c, arrays),
             )
@@ -368,7 +368,7 @@ def _squared(root: Matrix) -> Matrix:
     return np.asarray(root @ root.T)
 
 
-def _coloured(measure: Measure, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
+def _coloured(measure: EpochMeasure, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
     """Return totals in their own coordinates: ``A`` and ``G``."""
     whole = np.tril(gram) + np.tril(gram, -1).T
     lower = np.tril(measure.factor)
