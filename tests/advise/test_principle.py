@@ -36,7 +36,7 @@ def luck(trials):
 
 
 def test_refusals_name_the_label_where_rules_look_at_others_and_not_on_the_hardened_server(play):
-    assert play("refusal-oracle", "rows+replay").labels > 3 * luck(SMALL.trials) / 2
+    assert play("refusal-oracle", "rows+replay").labels >= 0.75 * SMALL.trials
     assert play("refusal-oracle", "hardened").labels <= luck(SMALL.trials)
     assert play("refusal-oracle", "hardened+sums").labels <= luck(SMALL.trials)
 

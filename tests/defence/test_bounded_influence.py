@@ -113,6 +113,8 @@ def test_whole_messages_are_taken_back_bit_for_bit_and_once():
     again.load(server.admission[0].save())
     assert again.refuse(Update.deleting(second), "a") is None
     assert again.refuse(Update.deleting(first), "a") is not None
+    assert server.submit(Update.deleting(second), "a").accepted
+    assert server.admission[0]._standing.remembered() == {}  # nothing is kept of what is gone
 
 
 def test_sums_that_are_off_by_the_tolerance_move_nothing_where_rows_are_shown():

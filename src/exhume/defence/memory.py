@@ -23,7 +23,7 @@ from exhume.errors import InputError
 from exhume.options import HIDDEN, is_secret
 from exhume.protocol.rules import Undo, keep
 
-__all__ = ["Memory", "Saveable", "client_names", "keep_entries", "nested", "pack", "shown", "unpack"]
+__all__ = ["Memory", "Saveable", "client_names", "keep_entries", "nested", "pack", "shown", "together", "unpack"]
 
 _VERSION = 3
 _MOST_HEADER = 1 << 26
@@ -75,6 +75,16 @@ class Saveable:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown(self.configuration()).items())})"
+
+
+def together(*undos: Undo) -> Undo:
+    """Return what takes back several things."""
+
+    def undo() -> None:
+        for one in undos:
+            one()
+
+    return undo
 
 
 def keep_entries(table: dict[str, Any], clients: Sequence[str]) -> Undo:

@@ -168,7 +168,9 @@ class Federation:
         """Submit in a client's name, with its tag where the server asks for one."""
         receipt = self.server.submit(self._tagged(update, name), name)
         if receipt.accepted:
-            self._pending = 0 if receipt.head is not None else self._pending + 1
+            # Before the first head there is none that could be behind.
+            waiting = receipt.head is None and self.server.released is not None
+            self._pending = self._pending + 1 if waiting else 0
             if self.log is not None:
                 self.log.append((name, update))
         return receipt

@@ -10,7 +10,7 @@ import numpy as np
 
 from exhume.defence.admission._numbers import Sketch, unit
 from exhume.defence.admission._recent import MOST, Recent
-from exhume.defence.memory import Memory, Saveable
+from exhume.defence.memory import Memory, Saveable, together
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Summary, Update
@@ -101,13 +101,7 @@ class Duplicates(Saveable, AdmissionRule):
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Take back what the step remembers."""
-        undos = (self._added.mark(), self._deleted.mark())
-
-        def undo() -> None:
-            for one in undos:
-                one()
-
-        return undo
+        return together(self._added.mark(), self._deleted.mark())
 
     def _near(self, block: Summary, known: Recent, client: str | None) -> bool:
         """Say whether a block is near one that was taken before, of one client or of anybody."""

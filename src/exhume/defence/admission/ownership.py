@@ -11,7 +11,7 @@ import numpy as np
 from exhume.defence.admission._numbers import Sketch, by_name, stacked
 from exhume.defence.admission._standing import StandingBlocks
 from exhume.defence.admission.duplicates import TOLERANCE
-from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
+from exhume.defence.memory import Memory, Saveable, client_names, keep_entries, together
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Batch, Summary, Update
 from exhume.protocol.message import message
@@ -110,13 +110,7 @@ class Ownership(Saveable, AdmissionRule):
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Keep these clients' items, and take back what the step does to their rows."""
-        undos = (keep_entries(self._items, clients), self._rows.mark())
-
-        def undo() -> None:
-            for one in undos:
-                one()
-
-        return undo
+        return together(keep_entries(self._items, clients), self._rows.mark())
 
     def _makes(self, batch: Batch, summary: Summary) -> bool:
         made = Summary.of(batch.features, batch.labels, summary.c)

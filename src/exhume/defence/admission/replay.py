@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exhume.defence.admission._numbers import Sketch, content
 from exhume.defence.admission._recent import MOST, Recent
 from exhume.defence.admission._standing import StandingBlocks
-from exhume.defence.memory import Memory, Saveable
+from exhume.defence.memory import Memory, Saveable, together
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Batch, Summary, Update
@@ -115,13 +115,7 @@ class Replay(Saveable, AdmissionRule):
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Take back what the step remembers."""
-        undos = (self._deleted.mark(), self._aside.mark())
-
-        def undo() -> None:
-            for one in undos:
-                one()
-
-        return undo
+        return together(self._deleted.mark(), self._aside.mark())
 
     def _gone(self, update: Update, client: str) -> NDArray[np.bool_] | None:
         """Say which rows of an addition (or whether the whole) are near a deletion; None where nothing is."""

@@ -8,7 +8,7 @@ noise is kept as LAPACK's rectangular packed triangle.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,13 @@ from exhume.defence.release._factorisation import Factorisation
 from exhume.numerics import Matrix
 from exhume.protocol.summary import Summary
 
-__all__ = ["FLOOR", "Draws", "EpochMeasure", "NoisedEvent", "Totals", "solve"]
+__all__ = ["FLOOR", "GROWN", "Draws", "Epoch", "EpochMeasure", "NoisedEvent", "Totals", "solve"]
 
 FLOOR = 0.05
 """Least eigenvalue of the noisy gram in the measure's coordinates; what is below is lifted to it."""
+
+GROWN = 2.0
+"""How many times the measure the noisy gram may be, on average over directions, before a new epoch begins."""
 
 _RESCALED = 2.0**300
 
@@ -62,6 +65,12 @@ class EpochMeasure:
         gap = block.moment - rows @ (rows.T @ self.head)
         white, _ = dtrtrs(self.factor, np.column_stack([rows, gap]), lower=1)
         return NoisedEvent(np.ascontiguousarray(white[:, rows.shape[1] :]), rows=white[:, : rows.shape[1]])
+
+    def coloured(self, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
+        """Return totals of these coordinates in their own: ``A`` and ``G``. Of the gram the lower triangle counts."""
+        lower = np.tril(self.factor)
+        A = lower @ _whole(gram) @ lower.T
+        return A, lower @ moment + A @ self.head
 
     def back(self, white: Matrix) -> Matrix:
         """Return ``B^-T X``."""
@@ -181,6 +190,48 @@ class Draws:
         made.sums, made.scales = np.array(arrays["draws.sums"]), np.array(arrays["draws.scales"])
         made.events = int(arrays["draws.events"][0])
         return made
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """A measure, the totals in its coordinates, and the sums of draws."""
+
+    measure: EpochMeasure
+    totals: Totals
+    draws: Draws
+
+    def noisy(
+        self, s: float, tau: float, draw: Matrix | None = None, blocks: Sequence[tuple[NoisedEvent, float]] = ()
+    ) -> tuple[Matrix, Matrix]:
+        """Return the noisy totals, now or after an event of some blocks and a draw; of the gram a lower triangle."""
+        gram, moment = self.draws.parts(self.draws.noise(draw), s, tau)
+        gram += self.totals.gram
+        moment = moment + self.totals.moment
+        for block, sign in blocks:
+            block.add_to(gram, sign)
+            moment = moment + sign * block.share * block.moment
+        return gram, moment
+
+    def turned(self, s: float, tau: float) -> Epoch:
+        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals."""
+        gram, moment = self.noisy(s, tau)
+        gram, old = _whole(gram), self.measure
+        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
+        measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
+        moment = moment - gram @ solved
+        if float(np.trace(gram)) >= GROWN * len(gram):
+            values, vectors = eigh(gram)
+            root = old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
+            measure = EpochMeasure(cholesky(root @ root.T, lower=True), measure.head)
+            gram = measure.gram(old.factor @ gram @ old.factor.T)
+            moment = solve_triangular(measure.factor, old.factor @ moment, lower=True)
+        draws = Draws(self.draws.factorisation, self.draws.d, self.draws.c)
+        return Epoch(measure, Totals(np.asfortranarray(gram), np.ascontiguousarray(moment)), draws)
+
+
+def _whole(lower: Matrix) -> Matrix:
+    """Return the symmetric matrix of a lower triangle."""
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
 
 def solve(gram: Matrix, moment: Matrix, again: Callable[[], Matrix]) -> tuple[Matrix, Matrix | None]:

@@ -32,11 +32,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular
 
 from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._epoch import Draws, EpochMeasure, NoisedEvent, Totals, solve
+from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._sticky import as_key, keyed_generator
@@ -48,9 +47,6 @@ from exhume.protocol.rules import Occasion, Undo, keep
 from exhume.protocol.summary import Summary
 
 __all__ = ["ContinualNoise", "EventAccount"]
-
-GROWN = 2.0
-"""How many times the measure the noisy gram may be, on average over directions, before a new epoch begins."""
 
 PURPOSE = "continual_noise"
 """What the draws are seeded with beside key and state: another one would be other noise."""
@@ -69,20 +65,11 @@ class EventAccount(DeletionAccount):
 
 
 @dataclass(frozen=True, eq=False)
-class _Epoch:
-    """A measure, the totals in its coordinates, and the sums of draws."""
-
-    measure: EpochMeasure
-    totals: Totals
-    draws: Draws
-
-
-@dataclass(frozen=True, eq=False)
 class _Step:
     """What an occasion brings: its blocks and its draw, the head that follows, and whether the epoch ends with it."""
 
     occasion: Occasion
-    epoch: _Epoch
+    epoch: Epoch
     blocks: tuple[tuple[NoisedEvent, float], ...]
     draw: Matrix | None
     """None where nobody sent anything: the head is then that of the present totals."""
@@ -141,7 +128,7 @@ class ContinualNoise(Rule):
         self._public = public
         self._factorisation = Factorisation.of(self.horizon)
         self._key = as_key(key)
-        self._epoch: _Epoch | None = None
+        self._epoch: Epoch | None = None
         self._pending: _Step | None = None
         self._memo: _Step | None = None
         self._accounts: list[EventAccount] = []
@@ -195,7 +182,7 @@ class ContinualNoise(Rule):
         if self._epoch is None:
             total = ledger.summary
             return total.gram + ledger.gamma * np.eye(ledger.d), total.moment
-        return _coloured(self._epoch.measure, *self._noisy(self._epoch))
+        return self._epoch.measure.coloured(*self._noisy(self._epoch))
 
     def masked(self, occasion: Occasion) -> Occasion:
         """Return the occasion as later rules may see it: with a ledger of the noisy totals."""
@@ -203,7 +190,7 @@ class ContinualNoise(Rule):
         if step is None:
             return occasion
         gram, moment = self._noisy(step.epoch, step)
-        A, _ = _coloured(step.epoch.measure, gram if step.lifted is None else step.lifted, moment)
+        A, _ = step.epoch.measure.coloured(gram if step.lifted is None else step.lifted, moment)
         ledger = occasion.ledger
         noisy = Summary.kept(A - ledger.gamma * np.eye(ledger.d), A @ step.head)
         return replace(occasion, ledger=Ledger(noisy, ledger.gamma))
@@ -238,7 +225,7 @@ class ContinualNoise(Rule):
         step.epoch.draws.add(step.draw)
         self._accounts.extend(step.accounts)
         if step.spent:
-            self._epoch = self._turned(step.epoch)
+            self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d))
             self._epochs += 1
 
     def _after(self, occasion: Occasion) -> _Step | None:
@@ -251,7 +238,7 @@ class ContinualNoise(Rule):
             self._memo = None if epoch is None else self._step(epoch, occasion, opened)
         return self._memo
 
-    def _opened(self, occasion: Occasion) -> _Epoch | None:
+    def _opened(self, occasion: Occasion) -> Epoch | None:
         """Return the first epoch, whose totals hold everything that has come in so far, this occasion's blocks too."""
         ledger, total = occasion.ledger, occasion.ledger.summary
         if occasion.counts.submissions < self.founding or (self._public is None and total.is_zero):
@@ -260,12 +247,12 @@ class ContinualNoise(Rule):
         draws = Draws(self._factorisation, ledger.d, ledger.c)
         if self._public is None:
             measure = EpochMeasure.of(A, total.moment)
-            return _Epoch(measure, Totals(np.eye(ledger.d, order="F"), np.zeros((ledger.d, ledger.c))), draws)
+            return Epoch(measure, Totals(np.eye(ledger.d, order="F"), np.zeros((ledger.d, ledger.c))), draws)
         measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
         moment = measure.moment(Summary.kept(A, total.moment))
-        return _Epoch(measure, Totals(np.asfortranarray(measure.gram(A)), moment), draws)
+        return Epoch(measure, Totals(np.asfortranarray(measure.gram(A)), moment), draws)
 
-    def _step(self, epoch: _Epoch, occasion: Occasion, opened: bool) -> _Step:
+    def _step(self, epoch: Epoch, occasion: Occasion, opened: bool) -> _Step:
         blocks: list[tuple[NoisedEvent, float]] = []
         accounts = []
         for client, update in zip(occasion.clients, occasion.updates, strict=True):
@@ -290,7 +277,7 @@ class ContinualNoise(Rule):
             return event, mu
         return replace(event, share=self.cap / mu), self.cap
 
-    def _draw(self, epoch: _Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
+    def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
         state = hashlib.blake2b(epoch.totals.moment.tobytes(), key=self._key)
         for block, sign in blocks:
@@ -298,33 +285,10 @@ class ContinualNoise(Rule):
         rng = keyed_generator(self._key, PURPOSE, self._number.to_bytes(8, "little") + state.digest())
         return np.asarray(rng.standard_normal(epoch.draws.sums.shape[1]))
 
-    def _noisy(self, epoch: _Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
-        """Return the noisy totals in the measure's coordinates, now or after a step: of the gram a lower triangle."""
-        draws, (s, tau) = epoch.draws, self.event_noise(epoch.draws.d)
-        gram, moment = draws.parts(draws.noise(None if step is None else step.draw), s, tau)
-        gram += epoch.totals.gram
-        moment = moment + epoch.totals.moment
-        for block, sign in () if step is None else step.blocks:
-            block.add_to(gram, sign)
-            moment = moment + sign * block.share * block.moment
-        return gram, moment
-
-    def _turned(self, epoch: _Epoch) -> _Epoch:
-        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals."""
-        gram, moment = self._noisy(epoch)
-        gram = np.tril(gram) + np.tril(gram, -1).T
-        old = epoch.measure
-        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
-        head, factor = np.ascontiguousarray(old.head + old.back(solved)), old.factor
-        moment = moment - gram @ solved
-        if float(np.trace(gram)) >= GROWN * len(gram):
-            values, vectors = eigh(gram)
-            factor = EpochMeasure.of(_squared(old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))), head).factor
-            measure = EpochMeasure(factor, head)
-            gram = measure.gram(old.factor @ gram @ old.factor.T)
-            moment = solve_triangular(factor, old.factor @ moment, lower=True)
-        totals = Totals(np.asfortranarray(gram), np.ascontiguousarray(moment))
-        return _Epoch(EpochMeasure(factor, head), totals, Draws(self._factorisation, epoch.draws.d, epoch.draws.c))
+    def _noisy(self, epoch: Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
+        """Return the noisy totals in the measure's coordinates, now or after a step."""
+        draw, blocks = (None, ()) if step is None else (step.draw, step.blocks)
+        return epoch.noisy(*self.event_noise(epoch.draws.d), draw, blocks)
 
     def remembered(self) -> Memory:
         """Return the epoch, its draws, the account and the key. Whoever has them can take the noise off again."""
@@ -353,7 +317,7 @@ class ContinualNoise(Rule):
             public = Summary.kept(arrays["public.gram"], arrays["public.moment"])
         if "factor" in arrays:
             d, c = arrays["moment"].shape
-            epoch = _Epoch(
+            epoch = Epoch(
                 EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
                 Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
                 Draws.restored(self._factorisation, d, c, arrays),
@@ -362,18 +326,6 @@ class ContinualNoise(Rule):
         self._accounts = [EventAccount(**account) for account in values["accounts"]]
         self._number, self._epochs = int(values["number"]), int(values["epochs"])
         self._pending = self._memo = None
-
-
-def _squared(root: Matrix) -> Matrix:
-    return np.asarray(root @ root.T)
-
-
-def _coloured(measure: EpochMeasure, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
-    """Return totals in their own coordinates: ``A`` and ``G``."""
-    whole = np.tril(gram) + np.tril(gram, -1).T
-    lower = np.tril(measure.factor)
-    A = lower @ whole @ lower.T
-    return A, lower @ moment + A @ measure.head
 
 
 RULES = (ContinualNoise,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -12,10 +13,13 @@ from exhume.simulate.prober import Draft, Prober
 
 __all__ = ["ATTACKERS"]
 
+SCALES = (1.0, 1.02, 1.03, 1.035, 1.04, 1.045, 1.05)
+"""Sizes of the guesses: at the edge of a rule's tolerance the right label alone is still within it."""
 
-def _odd_one_out(prober: Prober, foreign: Batch | None) -> int | None:
+
+def _odd_one_out(prober: Prober, foreign: Batch | None, scale: float) -> int | None:
     """Return the one label of a known feature that is answered otherwise than the rest; None where there is none."""
-    feature, answers = prober.feature(), []
+    feature, answers = scale * prober.feature(), []
     for label in range(prober.federation.scenario.classes):
         draft = Draft(Batch(feature[None, :], np.array([label])), foreign)
         receipt = prober.send(draft)
@@ -30,8 +34,10 @@ def _odd_one_out(prober: Prober, foreign: Batch | None) -> int | None:
 def _oracle(prober: Prober) -> Follow:
     def follow(later: Prober) -> Guess:
         foreign = Batch(2.0 * later.feature()[None, :], np.array([0]))
-        found = [label for deleted in (foreign, None) if (label := _odd_one_out(later, deleted)) is not None]
-        return named(later, found[0] if found else int(later.rng.integers(later.federation.scenario.classes)))
+        for deleted, scale in itertools.product((foreign, None), SCALES):
+            if (label := _odd_one_out(later, deleted, scale)) is not None:
+                return named(later, label)
+        return named(later, int(later.rng.integers(later.federation.scenario.classes)))
 
     return follow
 
