@@ -2,7 +2,7 @@
 
 `python tools/mutants.py` makes every change of `mutants.toml` in a copy of the code, runs the tests that it names, and
 prints which mutants they killed and the share per room. Arguments are parts of file names: only those mutants run.
-A mutant whose text is no longer in the code is broken, and counts against the run: put it right or take it out.
+A mutant whose text or tests are no longer there is broken, and counts against the run: put it right or take it out.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Mutant:
     @property
     def room(self) -> str:
         return self.file.split("/")[0]
+
+    def has_tests(self) -> list[bool]:
+        return [(ROOT / test.split("::")[0]).exists() for test in self.tests]
 
     def made_in(self, package: Path) -> bool:
         """Change a copy of the code; returns whether the text was there, once."""
@@ -82,14 +85,16 @@ def judge(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory(prefix="exhume-mutant-") as folder:
         package = Path(folder) / "exhume"
         shutil.copytree(ROOT / "src" / "exhume", package, ignore=shutil.ignore_patterns("__pycache__"))
-        if not mutant.made_in(package):
+        if not mutant.made_in(package) or not all(mutant.has_tests()):
             return "broken"
         return "survived" if passes(mutant.tests, package) else "killed"
 
 
 def main() -> int:
     mutants = read(sys.argv[1:])
-    files = tuple(sorted({test.split("::")[0] for mutant in mutants for test in mutant.tests}))
+    files = tuple(
+        sorted({test.split("::")[0] for mutant in mutants if all(mutant.has_tests()) for test in mutant.tests})
+    )
     if not passes(files, ROOT / "src" / "exhume"):
         print("the tests fail without any mutant, so nothing can be said of mutants")
         return 2

@@ -193,6 +193,13 @@ audit --target edge_targets:deaf --i-operate-this-server --probe nobody
 audit --target edge_targets:deaf --i-operate-this-server --out a-file
 audit --target edge_targets:deaf --i-operate-this-server --defence hardened
 audit --target edge_targets:deaf
+audit --undo nowhere.safetensors
+audit --undo nowhere.safetensors --target edge_targets:deaf
+audit --undo nowhere.safetensors --target edge_targets:deaf --i-operate-this-server
+audit --undo folder --target edge_targets:deaf --i-operate-this-server
+audit --undo a-file --target edge_targets:deaf --i-operate-this-server
+audit --undo empty.safetensors --target edge_targets:deaf --i-operate-this-server
+audit --undo '' --target edge_targets:deaf --i-operate-this-server
 audit --target edge_syntax:make --i-operate-this-server
 audit --target edge_exits:make --i-operate-this-server
 audit --target edge_raises:make --i-operate-this-server

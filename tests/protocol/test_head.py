@@ -42,3 +42,13 @@ def test_scores_and_accuracy():
     head = Head(np.array([[1.0, 0.0], [0.0, 2.0]]))
     assert head.predict([[1.0, 0.0], [1.0, 1.0]]).tolist() == [0, 1]
     assert head.accuracy([[1.0, 0.0], [1.0, 1.0]], [0, 0]) == 0.5
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("float32", 24), ("float16", 11), ("bfloat16", 8), ("5bits", 5)])
+def test_the_unit_roundoff_is_the_largest_error_there_is(precision, bits):
+    u = unit_roundoff(precision)
+    assert u == 2.0**-bits
+    # Half way between 1 and its successor the error is u / (1 + u).
+    x = np.concatenate([np.linspace(1.0, 2.0, 10_001), [1.0 + u]])
+    worst = np.max(np.abs(round_to(x, precision) - x) / x)
+    assert 0.9 * u < worst <= u

@@ -288,3 +288,8 @@ def test_residual_and_size_are_those_of_the_ridge_equation():
     np.testing.assert_allclose(ledger.residual(W), A @ W - total.moment, rtol=1e-13, atol=1e-13)
     assert np.abs(ledger.residual(ledger.head())).max() < 1e-12
     assert ledger.size() == pytest.approx(np.linalg.norm(A), rel=1e-14)
+
+
+def test_headroom_counts_an_entry_between_two_steps_as_the_larger():
+    ledger = Ledger.zeros(1, 1, 1.0, grid=0.5)
+    assert ledger.headroom(0.75) == ledger.headroom(1.0) < ledger.headroom(0.5)

@@ -268,3 +268,11 @@ class TestClient:
         alice.add(X, y)
         alice.delete(X, y)
         assert s.ledger.summary.is_zero
+
+
+def test_a_row_is_the_same_with_either_zero():
+    made = server()
+    client = Client(made, "alice")
+    client.add([[0.0, 1.0, 0.0, 2.0, 3.0]], [1])
+    assert client.delete([[-0.0, 1.0, 0.0, 2.0, 3.0]], [1]).accepted
+    assert len(client) == 0

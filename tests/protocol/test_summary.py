@@ -152,3 +152,17 @@ def test_update_sides_must_match():
 def test_tiny_values_are_not_taken_for_zero():
     tiny = Summary(np.full((1, 1), 5e-324), np.zeros((1, 1)))
     assert not tiny.is_zero and not tiny.gram_is_zero
+
+
+def test_a_moment_alone_is_added_and_taken_away():
+    a, change = summary(), Summary.zeros(4, 3).with_moment(np.arange(12.0).reshape(4, 3))
+    np.testing.assert_array_equal((a + change).moment, a.moment + change.moment)
+    np.testing.assert_array_equal((a - change).moment, a.moment - change.moment)
+    np.testing.assert_array_equal((a - change).gram, a.gram)
+
+
+def test_pairs_are_summed_and_come_back():
+    a, b = Update(summary(0), summary(1), pairs=2), Update(summary(2), summary(3), pairs=5)
+    assert (a + b).pairs == 7
+    assert a.undo().pairs == 2
+    assert a.undo().undo() == a

@@ -193,3 +193,14 @@ def test_a_flipped_header_byte_is_an_error_or_the_same_kind_of_update(position, 
     data[position % len(data)] = value
     with contextlib.suppress(WireError):
         assert (decode_update(bytes(data), d=4, c=3).d, 3) == (4, 3)
+
+
+@pytest.mark.parametrize("name", ["format", "version", "kind", "d", "c"])
+def test_a_header_that_leaves_something_out_is_refused(name):
+    sent = encode_update(update())
+    size = int.from_bytes(sent[:8], "little")
+    header = json.loads(sent[8 : 8 + size])
+    del header["__metadata__"][name]
+    text = json.dumps(header).encode()
+    with pytest.raises(WireError, match=name):
+        decode_update(len(text).to_bytes(8, "little") + text + sent[8 + size :])

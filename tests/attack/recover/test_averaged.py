@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from exhume import Head
 from exhume.attack import recover
 from exhume.attack.recover import average_head
+from exhume.attack.transcript import Transcript
 from exhume.errors import InputError
 from tests.attack.worlds import clustered
 
@@ -49,3 +51,13 @@ def test_how_to_average_can_be_said():
     assert np.array_equal(used[0], world.A) and np.array_equal(used[1], world.A - once.block.gram)
     with pytest.raises(InputError, match="rounds must be at least 1"):
         recover.averaged(world.state, run, rounds=0)
+
+
+@pytest.mark.parametrize("responses", [1, 2, 5])
+def test_the_baseline_and_every_response_count_alike(responses):
+    """Heads that differ by their errors alone: the average is their plain mean."""
+    rng = np.random.default_rng(0)
+    errors = rng.standard_normal((responses + 1, 3, 2))
+    X = np.hstack([error - errors[0] for error in errors[1:]])
+    run = Transcript(Head(errors[0]), X, np.zeros_like(X), responses, None, "still", True)
+    np.testing.assert_allclose(average_head(np.eye(3), run).weights, errors.mean(axis=0), rtol=1e-12)

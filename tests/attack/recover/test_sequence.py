@@ -56,3 +56,12 @@ def test_reidentification_only_where_the_self_check_asks_for_it():
     assert not second.reidentified
     assert second.found.label == world.labels[single]
     assert gap(second.found.feature, world.features[single]) < 1e-5
+
+
+def test_both_halves_of_the_state_follow_an_exact_deletion():
+    world, row = clustered(), 300
+    left = recover.sequence(world.state, world.head_after(row)).diagnostics.steps[0].state
+    A = world.A - world.block(row).gram
+    assert gap(left.A, A) < 1e-9
+    assert gap(left.H, np.linalg.inv(A)) < 1e-9
+    assert gap(left.G, world.server.ledger.summary.moment - world.block(row).moment) < 1e-9

@@ -406,4 +406,21 @@ def test_no_stack_identifies_a_state_more_exactly_than_float64_resolves_it():
     run = QuietRun(("x",), Basis(d), seen(start))
     run = run.heard(seen(answer), run.extension(answer))
     least = svdvals(answer - start)[-1]
-    assert run.state_error(np.arange(d)) == pytest.approx(np.finfo(float).eps * np.linalg.norm(answer) / least)
+    assert run.state_error(np.arange(d)) == pytest.approx(
+        np.finfo(float).eps * np.linalg.norm(answer) / least, rel=1e-9, abs=0.0
+    )
+
+
+def test_a_client_is_not_alone_beside_data_that_was_there_before_the_accountant():
+    """Nobody else has sent anything, but the ledger held rows at the start: they are what must stay hidden."""
+    rng = np.random.default_rng(0)
+    others = Summary.of(rng.standard_normal((60, D)), rng.integers(0, C, 60), C)
+    for held in (others, Summary.zeros(D, C)):
+        accountant = IdentificationAccountant(margin=4, action="withhold")
+        server = Server(Ledger(held, 0.5), accountant=accountant)
+        server.head()
+        for _ in range(2 * D // C):
+            rows = rng.standard_normal((C, D)), np.arange(C)
+            server.submit(Update.adding(Summary.of(*rows, C)), "mallory")
+        rank = accountant.exposure("mallory").rank
+        assert rank <= D - 4 if held is others else rank == D

@@ -15,7 +15,7 @@ from exhume.defence.config import Config, Entry
 from exhume.defence.config import build as build_defences
 from exhume.defence.default import rows_in
 from exhume.defence.release import Chain, DeletionMask, Heads, LowRank, PosteriorNoise
-from exhume.defence.release._mask_parts import FLOOR
+from exhume.defence.release._mask_parts import FLOOR, MaskedDeletion
 from exhume.defence.release._sticky import Sticky, keyed_generator
 from exhume.defence.release.deletion_mask import mask_growth
 from exhume.errors import InputError
@@ -443,3 +443,8 @@ def test_after_five_draws_that_do_not_fit_older_parts_fade(monkeypatch):
     assert later(4) == plain
     assert later(5) == later(9) == plain + 0.25
     assert later(10) == plain + 0.5
+
+
+def test_the_total_of_a_deletion_adds_what_was_told_later_in_squares():
+    assert MaskedDeletion(1, "alice", 0.5, later=3.0).total == pytest.approx(1.0)
+    assert MaskedDeletion(1, "alice", 0.5).total == 0.5
