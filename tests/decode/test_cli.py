@@ -48,4 +48,5 @@ def test_bad_input_is_answered_in_one_line(tmp_path, home):
     run("train", "ridge", "--out", tmp_path / "r.safetensors")
     fails(DataError, "its encoder is random-relu, not none", "show", tmp_path / "r.safetensors", "--encoder", "none")
     fails(DataError, "cannot be read as a decoder", "show", tmp_path / "absent.safetensors")
-    fails(InputError, "rows must be at least 1", "show", tmp_path / "r.safetensors", "--data", "digits", "--rows", 0)
+    words = ["decode", "show", str(tmp_path / "r.safetensors"), "--data", "digits", "--rows", "0"]
+    assert CliRunner().invoke(app, words).exit_code == 2

@@ -102,7 +102,7 @@ def test_many_writers_lose_nothing_and_tear_no_line(tmp_path: Path) -> None:
     path = tmp_path / "s"
     writers = [writer(path, name) for name in "ab"]
     victim = writer(path, "killed", 100_000)
-    while not path.exists() or path.stat().st_size < 200_000:
+    while not path.exists() or path.stat().st_size < 200_000 or b'"killed 0"' not in path.read_bytes():
         time.sleep(0.01)
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
