@@ -12,15 +12,19 @@ simulated: both sides get real noise with the covariance of their own state. Fou
 
 ``knows f`` already has the feature of the deleted record and asks only for its label.
 
-The last lines are the default of `exhume.hardened`, whose mask is drawn once per deletion. The attacker is told the
-masked totals before and after, which is all that any number of heads and any probes could tell it, and reads them by
-Bayes' rule over a fifth of the training rows, or by the leading direction where that stands out
-(`exhume.attack.recover.informed`). The cost is measured on the real server: 60 deletions by 12 clients, every head's
-accuracy.
+The second table is what an operator can choose between, each at the same lifetime mu of a median record, over a history
+of `--events` events: the noise of `exhume.hardened` (continual noise in a public measure); AdaSSP (Wang 2018), which is
+the same mechanism with noise in the shape of a ball, scaled to the longest feature, and the ridge that it asks for;
+output perturbation, which draws noise on every head, scaled to what a median record moves in it; and the deletion
+mask, which keeps no account over time. The attacker is told every noisy total of the whole history and everything else
+that happened in it. What is left is the deletion behind one draw of known size, which is what is simulated for each
+record (`tests/defence/test_release_continual.py` holds the server to it). It reads by Bayes' rule over a fifth of the
+training rows, or by the leading direction where that stands out (`exhume.attack.recover.informed`), or knows the
+feature. The cost is measured on the real server over the whole history, additions and deletions in turn.
 
 Deleted records are drawn with the same number from each class, so chance is 1/c. Accuracy lost is the mean over draws.
 
-    python benchmarks/noise_frontier.py [--data digits mnist cifar10] [--sigmas 0.1 0.2] [--trials 500] [--json]
+    python benchmarks/noise_frontier.py [--data digits mnist cifar10] [--sigmas 0.1 0.2] [--choices 0.2] [--trials 500]
 
 MNIST and CIFAR-10 need ResNet-18 features (EXHUME_DATA_PATH, or `exhume data features`).
 """
@@ -36,8 +40,11 @@ from threadpoolctl import threadpool_limits
 from exhume.attack.recover.fit import fit_scale
 from exhume.attack.recover.informed import Candidates, read_change
 from exhume.data import load_features
-from exhume.defence import hardened, sigma_for
-from exhume.protocol import Ledger, Summary, Update
+from exhume.defence import sigma_for
+from exhume.defence.default import CAP, before_gram
+from exhume.defence.release import ContinualNoise, DeletionMask
+from exhume.defence.release._factorisation import Factorisation
+from exhume.protocol import Ledger, Server, Summary, Update
 
 GAMMA = 1e-3
 RELEASES = (1, 10, 100)
@@ -135,38 +142,105 @@ def leak(problem, sigmas):
     return np.array(shifts), {s: {r: n / total for r, n in found.items()} for s, found in hits.items()}
 
 
-def masked(problem, sigma):
-    """Return the share of right labels for an attacker who knows all that masked heads can tell, and their cost."""
-    ledger = Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA)
+def told_all(problem, s, tau, cap=None):
+    """Return the share of right labels for an attacker told all but one draw of (s, tau) on a deletion."""
     own = Candidates(problem.A, problem.W, problem.F[problem.own], problem.y[problem.own], problem.c)
-    hits, mus = {"informed": 0, "knows f": 0}, []
+    hits, mus, d = {"informed": 0, "knows f": 0}, [], len(problem.A)
     for row in problem.deleted:
-        server = hardened(ledger.copy(), sigma=sigma, admission=False)
-        rule = server.release.rules[0]
-        server.submit(Update.deleting(Summary.of(problem.F[[row]], problem.y[[row]], problem.c)), "alice")
-        gram, moment = (a - b for a, b in zip((problem.A, problem.G), rule.masked_totals(server.ledger), strict=True))
-        change, (s, tau) = moment - gram @ problem.W, rule.deletion_noise(len(problem.A))
-        hits["informed"] += read_change(own, change, s, gram, tau).label == problem.y[row]
-        f = problem.F[row]
+        f, rng = problem.F[row], problem.rng
         white = solve_triangular(problem.L, f, lower=True)
-        Y = solve_triangular(problem.L, change, lower=True)
-        hits["knows f"] += int((white @ Y + (white @ white) * (problem.W.T @ f)).argmax()) == problem.y[row]
-        mus.append(rule.deletions[0].mu)
+        residual = np.eye(problem.c)[problem.y[row]] - f @ problem.W
+        leverage = white @ white
+        mu = float(np.hypot(leverage / (np.sqrt(2) * tau), np.sqrt(leverage) * np.linalg.norm(residual) / s))
+        share = 1.0 if cap is None else min(1.0, cap / mu)
+        mus.append(share * mu)
+        N = rng.standard_normal((d, d))
+        gram = share * np.outer(white, white) + tau * (N + N.T) / np.sqrt(2)
+        Y = share * np.outer(white, residual) + s * rng.standard_normal((d, problem.c))
+        change, gram = problem.L @ Y, problem.L @ gram @ problem.L.T
+        hits["informed"] += read_change(own, change, s, gram, tau).label == problem.y[row]
+        hits["knows f"] += int((white @ Y + leverage * (problem.W.T @ f)).argmax()) == problem.y[row]
     total = len(problem.deleted)
-    return {name: hit / total for name, hit in hits.items()}, float(np.median(mus)), masked_cost(problem, sigma)
+    return {name: hit / total for name, hit in hits.items()}, float(np.median(mus))
 
 
-def masked_cost(problem, sigma, deletions=60, clients=12):
-    """Return the mean points of accuracy that the real server's heads lose against exact ones, after some deletions."""
-    server = hardened(Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), sigma=sigma, admission=False)
+def points_lost(problem, head):
+    """Return by how many points a head is worse on the test rows than the exact one."""
     features, labels = problem.test
+    right = [((features @ weights).argmax(axis=1) == labels).mean() for weights in (problem.W, head)]
+    return 100 * (right[0] - right[1])
+
+
+def history_cost(problem, rule, events, every=25):
+    """Return the mean points that the heads of a whole history lose: rows go and come back, one at a time."""
+    server = Server(Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), release=rule)
+    features, labels = problem.test
+    lost, gone = [], list(problem.rng.permutation(len(problem.F))[: events // 2 + 1])
+    for i in range(events):
+        row = gone[i // 2]
+        block = Summary.of(problem.F[[row]], problem.y[[row]], problem.c)
+        server.submit(Update.adding(block) if i % 2 else Update.deleting(block), f"client {i % 12}")
+        if i % every == every - 1:
+            exact, shown = (features @ head for head in (server.ledger.head(), server.head().weights))
+            lost.append(100 * ((exact.argmax(axis=1) == labels).mean() - (shown.argmax(axis=1) == labels).mean()))
+    return float(np.mean(lost)), float(np.mean(lost[-max(len(lost) // 5, 1) :]))
+
+
+def continual(problem, sigma, events):
+    rule = ContinualNoise(before_gram(sigma), horizon=events + 1, cap=CAP, key=b"0" * 32)
+    k, (s, tau) = Factorisation.of(events + 1).sensitivity, rule.event_noise(len(problem.A))
+    labels, mu = told_all(problem, s / k, tau / k, CAP)
+    lost, late = history_cost(problem, rule, events)
+    return {"name": "continual", "sigma": sigma, "labels": labels, "median_mu": mu, "lost": lost, "lost_late": late}
+
+
+def deletion_mask(problem, sigma, events):
+    """The mask that a deletion is behind when it happens; what later events tell is in no account."""
+    rule = DeletionMask(before_gram(sigma), key=b"0" * 32)
+    labels, mu = told_all(problem, *rule.deletion_noise(len(problem.A)))
+    lost, late = history_cost(problem, rule, events)
+    return {"name": "mask, at once", "sigma": sigma, "labels": labels, "median_mu": mu, "lost": lost, "lost_late": late}
+
+
+def median_row(problem):
+    """Return the lengths, moved heads and residuals of deleted records, as medians."""
+    lengths = np.linalg.norm(problem.F[problem.deleted], axis=1)
+    moved = [np.linalg.norm(problem.W - problem.after(row)[1]) for row in problem.deleted[:50]]
+    return float(np.median(lengths)), float(np.median(moved)), float(np.linalg.norm(problem.F, axis=1).max())
+
+
+def adassp(problem, mu, events, draws=10):
+    """AdaSSP at the same lifetime mu of a median record: half of mu squared for the gram, half for the moment."""
+    f, (length, _, _) = Factorisation.of(events + 1), median_row(problem)
+    d = len(problem.A)
+    tau, s = f.sensitivity * length**2 / mu, f.sensitivity * length * np.sqrt(2) / mu
     lost = []
-    for i, row in enumerate(problem.rng.permutation(len(problem.F))[:deletions]):
-        gone = Summary.of(problem.F[[row]], problem.y[[row]], problem.c)
-        server.submit(Update.deleting(gone), f"client {i % clients}")
-        exact, released = (features @ head for head in (server.ledger.head(), server.head().weights))
-        lost.append(100 * ((exact.argmax(axis=1) == labels).mean() - (released.argmax(axis=1) == labels).mean()))
-    return float(np.mean(lost[10:]))
+    for _ in range(draws):
+        N = problem.rng.standard_normal((d, d))
+        gram = problem.A + f.largest * tau * (N + N.T) / np.sqrt(2)
+        moment = problem.G + f.largest * s * problem.rng.standard_normal(problem.G.shape)
+        least = float(np.linalg.eigvalsh(gram)[0])
+        ridge = max(0.0, 2.0 * np.sqrt(d) * f.largest * tau - max(least, 0.0))  # the spectrum of the noise
+        lost.append(points_lost(problem, np.linalg.solve(gram + ridge * np.eye(d), moment)))
+    return {"name": "AdaSSP", "median_mu": mu, "lost": float(np.mean(lost))}
+
+
+def output_noise(problem, mu, events, draws=10):
+    """Noise on every head at the same lifetime mu of a median record: the heads of a history compose."""
+    moved = median_row(problem)[1]
+    size = moved * np.sqrt(events) / mu
+    heads = [problem.W + size * problem.rng.standard_normal(problem.W.shape) for _ in range(draws)]
+    return {"name": "output", "median_mu": mu, "lost": float(np.mean([points_lost(problem, head) for head in heads]))}
+
+
+def choices(problem, sigmas, events):
+    """Return one row per choice and sigma: what a lifetime tells, and what it costs."""
+    found = []
+    for sigma in sigmas:
+        ours = continual(problem, sigma, events)
+        rivals = [rival(problem, ours["median_mu"], events) for rival in (adassp, output_noise)]
+        found += [ours, *rivals, deletion_mask(problem, sigma, events)]
+    return found
 
 
 def accuracy(problem, sigma, draws=40):
@@ -179,8 +253,8 @@ def effective(sigma, n):
     return round(float(sigma / np.sqrt(n)), 12)
 
 
-def frontier(name, trials, sigmas):
-    problem = Problem(name, trials)
+def frontier(problem, sigmas):
+    """Return leak and cost of posterior noise, averaged, at some sigmas."""
     shifts, found = leak(problem, sorted({effective(sigma, n) for sigma in sigmas for n in RELEASES}))
     exact, rows = accuracy(problem, 0.0), []
     for sigma in sigmas:
@@ -198,17 +272,36 @@ def frontier(name, trials, sigmas):
                 }
             )
     quantiles = dict(zip(("median", "p95", "max"), np.quantile(shifts, [0.5, 0.95, 1.0]).tolist(), strict=True))
+    return {"shift": quantiles, "cells": rows}
+
+
+def results(name, options):
+    problem = Problem(name, options.trials)
     d, records = len(problem.A), len(problem.F)
-    sigma = sigma_for(records, d)
-    labels, mu, lost = masked(problem, sigma)
-    default = {"sigma": sigma, "labels": labels, "median_mu": mu, "accuracy_lost_points": lost}
-    size = {"d": d, "rows": records, "classes": problem.c, "trials": len(problem.deleted)}
-    return {"data": name, **size, "accuracy": exact, "shift": quantiles, "cells": rows, "hardened": default}
+    size = {"d": d, "rows": records, "classes": problem.c, "trials": len(problem.deleted), "events": options.events}
+    made = {"data": name, **size, "accuracy": accuracy(problem, 0.0)}
+    if not options.choices_only:
+        made |= frontier(problem, options.sigmas)
+    bearable = sigma_for(records, d)
+    return made | {"choices": choices(problem, options.choices or [bearable], options.events)}
 
 
 def show(result):
-    shift = result["shift"]
     print(f"{result['data']}: d = {result['d']}, {result['rows']} rows, accuracy {100 * result['accuracy']:.2f}%")
+    if "cells" in result:
+        show_posterior(result)
+    error = 100 * np.sqrt(1 / result["classes"] / result["trials"])
+    print(f"  {result['events']} events, all totals told; labels read, % of {result['trials']} (error {error:.1f})")
+    print(f"  {'':>14} {'sigma':>6} {'mu':>6} {'informed':>9} {'knows f':>9}  points lost (in the last fifth)")
+    for row in result["choices"]:
+        sigma = f"{row['sigma']:6.3f}" if "sigma" in row else " " * 6
+        labels = [f"{100 * row['labels'][r]:9.1f}" if "labels" in row else " " * 9 for r in ("informed", "knows f")]
+        late = f" ({row['lost_late']:.2f})" if "lost_late" in row else ""
+        print(f"  {row['name']:>14} {sigma} {row['median_mu']:6.2f} {' '.join(labels)} {row['lost']:8.2f}{late}")
+
+
+def show_posterior(result):
+    shift = result["shift"]
     print(f"  shift of one deletion: median {shift['median']:.3g}, 95% {shift['p95']:.3g}, largest {shift['max']:.3g}")
     error = 100 * np.sqrt(1 / result["classes"] / result["trials"])
     print(f"  labels read, % of {result['trials']} (chance {100 / result['classes']:.0f}, standard error {error:.1f})")
@@ -220,29 +313,25 @@ def show(result):
             f"{cell['median_best_advantage']:9.2f} {cell['accuracy_lost_points']:10.2f}"
         )
 
-    hard = result["hardened"]
-    labels = ", ".join(f"{reader} {100 * share:.1f}" for reader, share in hard["labels"].items())
-    print(
-        f"  the hardened server at sigma {hard['sigma']:.3g}, any number of heads on both sides: {labels}; "
-        f"median mu of a deletion {hard['median_mu']:.2f}; {hard['accuracy_lost_points']:.2f} points lost"
-    )
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["digits"])
     parser.add_argument("--sigmas", type=float, nargs="+", default=list(SIGMAS))
     parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--events", type=int, default=1000, help="length of the history")
+    parser.add_argument("--choices", type=float, nargs="+", help="sigmas of the second table; else what the rows bear")
+    parser.add_argument("--choices-only", action="store_true", help="the second table alone")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
-    results = []
+    found = []
     with threadpool_limits(1):
         for name in options.data:
-            results.append(frontier(name, options.trials, options.sigmas))
+            found.append(results(name, options))
             if not options.json:
-                show(results[-1])
+                show(found[-1])
     if options.json:
-        print(json.dumps({"gamma": GAMMA, "results": results}))
+        print(json.dumps({"gamma": GAMMA, "results": found}))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from typing import TypeVar, cast
 
 from exhume.errors import InputError, unknown_name
 
-__all__ = ["Registry", "discover", "spelt"]
+__all__ = ["Registry", "call", "discover", "spelt"]
 
 Entry = TypeVar("Entry")
+Result = TypeVar("Result")
 
 
 def spelt(name: str) -> str:
@@ -103,3 +105,18 @@ class Registry(Mapping[str, Entry]):
 
     def __repr__(self) -> str:
         return f"Registry({self.noun}: {', '.join(self._entries)})"
+
+
+def call(function: Callable[..., Result], name: str, *seen: object, knowledge: Mapping[str, object]) -> Result:
+    """Call a registered ``function(*seen, ...)`` with those of the named facts that it has keywords for.
+
+    Raises
+    ------
+    InputError
+        If it must have one that is not among them.
+    """
+    keywords = {p.name: p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY}
+    for key, parameter in keywords.items():
+        if parameter.default is Parameter.empty and key not in knowledge:
+            raise InputError(key, f"given, which '{name}' cannot do without", "nothing")
+    return function(*seen, **{key: value for key, value in knowledge.items() if key in keywords})

@@ -13,7 +13,7 @@ from exhume.audit.run import audit
 from exhume.audit.settings import make_settings
 from exhume.audit.verdict import conclude, is_sound
 from exhume.audit.verdict_defended import conclude_defended
-from tests.audit.test_cli import run
+from tests.cli.test_audit import run
 
 ROOT = Path(__file__).parents[2]
 

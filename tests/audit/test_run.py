@@ -91,3 +91,13 @@ def test_a_users_own_features(tmp_path):
     _, report = assess(settings)
     assert report.data["name"] == "features"
     assert str(tmp_path) not in report.model_dump_json()
+
+
+def test_the_estimator_of_the_settings_is_the_one_that_runs(tmp_path):
+    found = {}
+    for name in ("direct", "symmetric"):
+        values = SMALL | {"precision": "12bits", "probe": "own-data", "kind": "record", "trials": 1, "estimator": name}
+        outcome, _ = assess(make_settings(values | {"out": tmp_path / "same"}))
+        found[name] = outcome.cells[0].state_error
+        assert outcome.reused == 0  # the estimator is in the key
+    assert found["direct"] > found["symmetric"] > 0

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from exhume.cli._edge import LONGEST, TRACEBACK_VARIABLE, carry_out
-from exhume.cli._places import check_file, check_folder
+from exhume.cli._options import check_file, check_folder
 from exhume.errors import ExhumeError, InputError
 
 PROGRAM = [sys.executable, "-c", "from exhume.cli.main import main; main()"]

@@ -4,9 +4,10 @@ import tomllib
 import traceback
 import warnings
 
+import numpy as np
 import pytest
 
-from exhume import Ledger, Server
+from exhume import Ledger, Server, Summary
 from exhume.defence import (
     Chain,
     Config,
@@ -70,7 +71,7 @@ def test_a_file_makes_the_rules_that_it_names(tmp_path):
     assert isinstance(server, Server) and server.head().precision == "float32"
 
 
-@pytest.mark.parametrize("config", [Config(), hardened_config(64), hardened_config(64, key="ab" * 32, colluders=3)])
+@pytest.mark.parametrize("config", [Config(), hardened_config(64), hardened_config(64, key="ab" * 32, horizon=300)])
 def test_what_is_dumped_is_loaded_again(tmp_path, config):
     path = tmp_path / "out.toml"
     text = dump(config, path)
@@ -112,7 +113,7 @@ def test_a_missing_file_says_so(tmp_path):
 
 
 def test_defences_are_saved_and_refused_as_a_whole():
-    ledger = Ledger.zeros(8, 3, 0.5)
+    ledger = Ledger(Summary.of(np.random.default_rng(0).normal(size=(40, 8)), np.arange(40) % 3, 3), 0.5)
     config = hardened_config(8).model_copy(update={"admission": ()})
     made, again = build(config, ledger), build(config, ledger)
     head = made.server(ledger.copy()).head()

@@ -8,8 +8,8 @@ from exhume.attack.probes import Resources, build
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
 from exhume.attack.state import Diagnostics, State
-from exhume.defence import hardened, sigma_for
-from exhume.errors import AttackError, InputError, RefusedError
+from exhume.defence import Bounds, hardened, sigma_for
+from exhume.errors import InputError, RefusedError
 from exhume.protocol import Head
 
 D, C, GAMMA = 24, 4, 1e-2
@@ -32,8 +32,9 @@ class Crowd:
 
 def test_honest_additions_and_deletions_are_all_served():
     crowd, rng = Crowd(400), np.random.default_rng(1)
-    server = ex.hardened(Ledger.zeros(D, C, GAMMA), least_norm=1e-2)
-    clients = [Client(server, f"client{k}") for k in range(4)]
+    bounds = Bounds.measure(crowd.F, client_rows=200)
+    server = ex.hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, rows=400)
+    clients = [Client(server, f"client{k}", show_rows=True) for k in range(4)]
     parts = np.array_split(rng.permutation(400), 4)
     for client, rows in zip(clients, parts, strict=True):
         for start in range(0, 100, 20):
@@ -50,19 +51,18 @@ def test_honest_additions_and_deletions_are_all_served():
     kept = np.concatenate([np.delete(rows, range(k, 40, 4)) for k, rows in enumerate(parts)])
     exact = Summary.of(crowd.F[kept], crowd.y[kept], C)
     np.testing.assert_allclose(server.ledger.summary.gram, exact.gram, rtol=1e-9)
-    assert 0 <= server.exposure("client0").value < 1
 
 
-@pytest.mark.parametrize("probe", ["designed", "random", "label-swap", "own-data"])
-@pytest.mark.parametrize("admission", [True, False])
-def test_no_probe_identifies_a_state(probe, admission):
+@pytest.mark.parametrize("probe", ["designed", "random", "label-swap"])
+@pytest.mark.parametrize("show_rows", [True, False])
+def test_fabricated_probes_are_refused(probe, show_rows):
     crowd = Crowd(600)
-    server = hardened(crowd.ledger(), key=KEY, admission=admission)
+    bounds = Bounds.measure(crowd.F, client_rows=200)
+    server = hardened(crowd.ledger(), key=KEY, bounds=bounds, show_rows=show_rows)
     rng = np.random.default_rng(3)
     means = Resources(D, C, np.abs(rng.normal(size=(3 * D, D))), rng.integers(0, C, 3 * D), rng, scale=10.0)
-    with pytest.raises((AttackError, RefusedError, InputError)):
+    with pytest.raises(RefusedError):
         Attack(server.as_target("mallory")).identify(build(probe, means))
-    assert server.exposure("mallory").value <= 0.75
 
 
 def readings(server, crowd, rng, most=22):
@@ -76,32 +76,30 @@ def readings(server, crowd, rng, most=22):
         if receipt.head is not None:
             W = receipt.head.weights
             heads.append(W - np.linalg.solve(A, total.moment - total.gram @ W))
-    return np.mean(heads, axis=0), len(heads)
+    return np.mean(heads, axis=0)
 
 
 def test_an_attacker_who_knows_the_state_and_averages_what_it_gets_reads_labels_at_chance():
-    crowd, rng, trials, hits, most = Crowd(), np.random.default_rng(4), 80, 0, 0
+    crowd, rng, trials, hits = Crowd(), np.random.default_rng(4), 80, 0
     A = crowd.total.gram + GAMMA * np.eye(D)
     nothing = Diagnostics(D, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
     for trial in range(trials):
         row = slice(trial, trial + 1)
         server = hardened(crowd.ledger(), admission=False)
-        before, n = readings(server, crowd, rng)
+        before = readings(server, crowd, rng)
         server.submit(Update.deleting(Summary.of(crowd.F[row], crowd.y[row], C)), "alice")
-        after, m = readings(server, crowd, rng)
-        most = max(most, n, m)
+        after = readings(server, crowd, rng)
         found = rank_one(State(A, A, A @ before, Head(before), nothing), Head(after), nonnegative=True)
         hits += found.label == crowd.y[trial]
     allowed = 1 / C + 0.05
     assert hits <= stats.binom(trials, allowed).ppf(1 - 1e-4)
-    assert most <= D - D // 4 + 1  # one direction a row: the accountant ends every run at its margin
 
 
-def test_a_client_that_used_up_its_run_holds_up_nobody_else():
+def test_no_head_is_withheld_whatever_a_client_has_seen():
     crowd, rng = Crowd(600), np.random.default_rng(5)
     server = hardened(crowd.ledger(), admission=False)
-    readings(server, crowd, rng, most=20)
-    assert server.submit(Update.adding(crowd.total), "mallory").head is None
+    readings(server, crowd, rng, most=30)
+    assert server.submit(Update.adding(crowd.total), "mallory").head is not None
     for row in range(5):
         gone = Summary.of(crowd.F[row : row + 1], crowd.y[row : row + 1], C)
         assert server.submit(Update.deleting(gone), "alice").head is not None
@@ -129,4 +127,4 @@ def test_the_public_name_is_the_same_function():
     other = hardened(Crowd(300).ledger(), key=KEY, admission=False).head()
     assert one == other
     with pytest.raises(TypeError):
-        ex.hardened(Crowd(300).ledger(), sigmas=1.0)
+        ex.hardened(Crowd(300).ledger(), admission=False, sigmas=1.0)

@@ -257,9 +257,9 @@ def test_another_packages_rule_that_is_saveable_is_saved():
 def test_more_rows_than_a_header_holds_are_saved_and_loaded():
     owner = build(config("ownership"), ledger()).admission[0]
     names = {f"client {i}": {i.to_bytes(32, "little"): 1} for i in range(20_000)}
-    owner._rows = names
+    owner._rows._held = names
     state = owner.save()
     assert int.from_bytes(state[:8], "little") < 2000  # nothing that grows is in the header
     again = build(config("ownership"), ledger()).admission[0]
     again.load(state)
-    assert again._rows == names
+    assert again._rows._held == names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exhume import Head, Ledger, Server, Summary, Update
-from exhume.defence import Config, Entry, build, hardened_config, load_server, save_server
+from exhume.defence import Bounds, Config, Entry, build, hardened_config, load_server, save_server
 from exhume.defence.admission import AlgebraicOwnership, sign
 from exhume.defence.memory import Memory, pack
 from exhume.errors import InputError, StaleServerError
@@ -44,9 +44,10 @@ class TestServer:
                 np.testing.assert_allclose(two.head.weights, one.head.weights, rtol=1e-12)
 
     def test_a_server_that_released_nothing_releases_nothing_by_being_saved(self, tmp_path):
-        server = build(hardened_config(D), ledger()).server(ledger())
+        bounded = hardened_config(D, bounds=Bounds(9.0, 50, 100))
+        server = build(bounded, ledger()).server(ledger())
         save_server(server, tmp_path / "s")
-        again = load_server(hardened_config(D), tmp_path / "s")
+        again = load_server(bounded, tmp_path / "s")
         assert again.counts == Counts() and again.released is None and server.released is None
 
     def test_what_rounding_may_have_taken_comes_back(self, tmp_path):

@@ -46,6 +46,7 @@ RELEASE = {
         Entry.of("deletion-mask", sigma=0.2, key="00" * 16),
         Entry.of("posterior-noise", sigma=0.1, key="11" * 16),
     ),
+    "continual": (Entry.of("continual-noise", sigma=0.2, horizon=5, key="00" * 16),),
     "budget": (
         Entry.of("every-k-changes", changes=1),
         Entry.of("response-budget", responses=90),

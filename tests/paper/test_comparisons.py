@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from exhume.paper.comparisons import Comparison, differences
+from exhume.paper.comparisons import Agreement, Comparison, differences
 from exhume.paper.values import Count, Mean, Number
 
 
@@ -25,3 +25,27 @@ def test_differences() -> None:
     assert found[1].what == "99/100, published 100/100"
     rates = Count(92, 100, (0.85, 0.96)), Count(97, 100, (0.91, 0.99))
     assert differences([comparison("designed_precision", "labels", *rates)])[0].what.endswith("intervals overlap")
+
+
+def test_agreement_has_a_rule_for_each_kind_of_value() -> None:
+    cells = [
+        comparison("rank_threshold", "success", Count(5, 5), Count(5, 5)),
+        comparison("rank_threshold", "success", Count(4, 5), Count(5, 5)),
+        *(comparison("rank_threshold", "RelErr(A)", Number(1.0), Number(x)) for x in (1.4, 1 / 1.4, 1.9, 3.0, 4.0)),
+        comparison("state_diagnostics", "max e_G", Number(0.0), Number(0.0)),
+        comparison("state_diagnostics", "min", Number(-1.0), Number(-1.0)),
+    ]
+    found = Agreement.of(cells)
+    assert (found.counts, found.counts_equal, found.sizes, found.without) == (2, 1, 5, 2)
+    assert list(found.within.values()) == [2, 3, 4]
+    assert "2 within 1.5 times, 3 within 2 times, 4 within 3.16 times" in str(found)
+
+
+def test_random_rows_show_their_own_conditioning() -> None:
+    cells = [
+        comparison("rank_threshold", "κ(R)", Number(7.0), Number(6.0), row="random, m = 52"),
+        comparison("rank_threshold", "κ(R)", Number(1.0), Number(1.5), row="designed, m = 52"),
+        comparison("rank_threshold", "RelErr(A)", Number(1.0), Number(9.0), row="random, m = 52"),
+    ]
+    (gap,) = differences(cells)
+    assert "κ 6 measured, 7 published" in gap.conditions

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from exhume.advise.records import CellResult, HonestRecord, ScoreRecord
@@ -14,10 +15,13 @@ from exhume.errors import InputError
 from exhume.simulate import attackers
 from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["Advised", "Needs", "recommend", "summarise"]
+__all__ = ["POWER", "Advised", "Needs", "aim_of", "detectable", "recommend", "summarise"]
 
 MARGIN = 0.05
 """The goal: no attack recovers labels better than chance plus this."""
+
+POWER = 0.8
+"""With this probability a rate that counts as detectable is found out."""
 
 LEVEL = 0.05
 """The goal is refuted where what was seen is less likely than this."""
@@ -60,8 +64,16 @@ class Advised:
     """Highest share of deletions that an attack recovered and put back."""
     told_replay_rate: float
     """The same for an attacker who was told the block."""
+    known_rate: float
+    """Highest share of labels that an attacker who knows the feature read."""
+    known_worst: str
+    """The attack that did."""
+    detectable: float
+    """The least true rate of labels that the goal would have been refuted at with a probability of `POWER`."""
     damage: float
-    """Points of accuracy that `burn` took."""
+    """Points of accuracy that attacks on the head or the service took, at the most."""
+    honest_refused: int
+    """Honest messages that were refused after such an attack, at the most."""
     accuracy_lost: float
     staleness: float
     head_error: float
@@ -104,14 +116,18 @@ def summarise(cells: Sequence[CellResult], chance: float) -> list[Advised]:
 
 def _advised(name: str, cells: list[CellResult], chance: float) -> Advised | None:
     honest: HonestRecord | None = next((cell.honest for cell in cells if cell.honest is not None), None)
-    scored = [(cell, cell.score, _aim(cell.attack)) for cell in cells if cell.score is not None]
+    scored = [(cell, cell.score, aim_of(cell.attack)) for cell in cells if cell.score is not None]
     if honest is None or not scored:
         return None
     readers = [(cell, score) for cell, score, aim in scored if aim == "read"]
     worst, top = max(readers, key=lambda pair: pair[1].label_rate, default=(None, None))
     errors = [float(np.median(known)) for _, s in readers if (known := [e for e in s.feature_errors if e is not None])]
     told = [score.replay_rate for _, score, aim in scored if aim == "replay"]
-    damage = [points for _, score, aim in scored if aim == "burn" for points in score.damage]
+    burnt = [score for _, score, aim in scored if aim == "burn"]
+    damage = [points for score in burnt for points in score.damage]
+    told_feature = [(s.label_rate, cell.attack) for cell, s, aim in scored if aim == "label"]
+    known_rate, known_worst = max(told_feature, default=(math.nan, "-"))
+    trials = [score.trials for _, score in readers]
     return Advised(
         defence=name,
         label_rate=top.label_rate if top is not None else math.nan,
@@ -121,7 +137,11 @@ def _advised(name: str, cells: list[CellResult], chance: float) -> Advised | Non
         feature_error=min(errors, default=math.nan),
         replay_rate=max((s.replay_rate for _, s in readers), default=0.0),
         told_replay_rate=max(told, default=math.nan),
+        known_rate=known_rate,
+        known_worst=known_worst,
+        detectable=detectable(min(trials), len(readers), chance + MARGIN) if trials else math.nan,
         damage=max(damage, default=math.nan),
+        honest_refused=max((score.honest_refused for score in burnt), default=0),
         accuracy_lost=honest.accuracy_lost,
         staleness=honest.staleness,
         head_error=honest.head_error,
@@ -133,7 +153,19 @@ def _advised(name: str, cells: list[CellResult], chance: float) -> Advised | Non
     )
 
 
-def _aim(attack: str) -> str:
+def detectable(trials: int, attacks: int, share: float) -> float:
+    """Return the least true rate at which so many trials refute ``share`` with a probability of `POWER`.
+
+    One attack of several is as good as its own trials: the level is divided among them (Bonferroni).
+    """
+    fewest = int(binom.isf(LEVEL / attacks, trials, min(share, 1.0))) + 1
+    if fewest > trials or binom.sf(fewest - 1, trials, 1.0) < POWER:
+        return math.nan
+    return float(brentq(lambda rate: binom.sf(fewest - 1, trials, rate) - POWER, share, 1.0))
+
+
+def aim_of(attack: str) -> str:
+    """Return what an attack wants; of one that is not known here, to read."""
     known = attackers.REGISTRY.get(attack)
     return "read" if known is None else known.aim
 

@@ -13,9 +13,10 @@ import numpy as np
 from exhume.defence.admission import AlgebraicOwnership, Detector, NormLimit
 from exhume.defence.calibration import sigma_within
 from exhume.defence.config import Entry
-from exhume.defence.default import sigma_for
+from exhume.defence.default import before_gram, sigma_for
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary, Update
+from exhume.simulate.rules import bounds_of, uploads_of
 from exhume.simulate.scenario import Scenario
 
 __all__ = ["Context", "RuleOptions", "entry_of", "honest_blocks", "honest_logs", "known_rules"]
@@ -120,6 +121,7 @@ def least_norm(scenario: Scenario) -> float:
 
 
 OPTIONS: dict[str, Callable[[Context], dict[str, Any]]] = {
+    "bounded-influence": lambda x: bounds_of(x.scenario).options(),
     "signed-messages": lambda x: {"keys": dict(x.keys)},
     "norm-limit": lambda x: {"thresholds": thresholds(x.scenario)},
     "algebraic-ownership": lambda x: {"least_norm": least_norm(x.scenario)},
@@ -128,6 +130,7 @@ OPTIONS: dict[str, Callable[[Context], dict[str, Any]]] = {
     "isotropic-noise": lambda x: {"sigma": 1e-3},
     "posterior-noise": lambda x: {"sigma": x.sigma},
     "deletion-mask": lambda x: {"sigma": x.sigma, "colluders": x.colluders},
+    "continual-noise": lambda x: {"sigma": before_gram(x.sigma), "founding": uploads_of(x.scenario)},
     "privacy-budget": lambda x: {"sigma": x.sigma, "mu": 2.0, "colluders": x.colluders},
     "every-k-changes": lambda x: {"changes": 8},
     "min-clients": lambda x: {"clients": 3},

@@ -13,7 +13,6 @@ from exhume.advise.calibrated import (
     entry_of,
     known_rules,
     least_norm,
-    thresholds,
 )
 from exhume.defence import accountants, admission, release
 from exhume.defence.config import Config, Entry
@@ -21,6 +20,7 @@ from exhume.defence.default import hardened_config
 from exhume.errors import InputError, unknown_name
 from exhume.options import is_secret
 from exhume.registry import spelt
+from exhume.simulate.rules import bounds_of, uploads_of
 
 __all__ = ["DEFENCES", "Defence", "defence", "defences"]
 
@@ -40,8 +40,8 @@ class Defence:
     accountant: RuleOptions | None = None
     hardened: bool = False
     """Whether this is the default of `exhume.hardened`; the names of rules then stay empty."""
-    show_rows: bool = False
-    """Whether the default has clients show their rows."""
+    sums: bool = False
+    """Whether clients of the default show sums alone, and the server keeps every client's totals."""
     quick: bool = False
     """Whether a quick matrix has it."""
 
@@ -51,11 +51,12 @@ class Defence:
         if self.hardened:
             return hardened_config(
                 scenario.d,
+                bounds=bounds_of(scenario),
                 sigma=context.sigma,
-                colluders=context.colluders,
+                founding=uploads_of(scenario),
                 least_norm=least_norm(scenario),
-                thresholds=thresholds(scenario),
-                show_rows=self.show_rows,
+                show_rows=not self.sums,
+                keep_totals=self.sums,
                 key=NOISE_KEY,
             )
         return Config(
@@ -120,7 +121,7 @@ def _combinations() -> Iterator[Defence]:
     yield Defence("admission+mask", "admission rules, masked totals", rules, (mask,))
     yield Defence("admission+noise+every", "admission rules, noise, one head per 8 changes", rules, (every, noise))
     yield Defence("hardened", "the default of exhume.hardened, calibrated", hardened=True, quick=True)
-    yield Defence("hardened+rows", "the same; clients show rows", hardened=True, show_rows=True)
+    yield Defence("hardened+sums", "the same; clients show sums alone", hardened=True, sums=True)
 
 
 def defences() -> dict[str, Defence]:

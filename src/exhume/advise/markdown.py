@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from exhume.advise.advice import Advised
+from exhume.advise.advice import Advised, aim_of
 from exhume.advise.records import CellResult
 
 __all__ = ["costs", "matrix"]
@@ -16,7 +16,7 @@ def matrix(cells: Sequence[CellResult], *, busy: bool = False) -> str:
     scores = {
         (cell.defence, cell.attack): cell.score
         for cell in cells
-        if cell.score is not None and cell.busy == busy and cell.attack != "burn"
+        if cell.score is not None and cell.busy == busy and aim_of(cell.attack) != "burn"
     }
     if not scores:
         return ""
@@ -38,7 +38,7 @@ def matrix(cells: Sequence[CellResult], *, busy: bool = False) -> str:
 def costs(rows: Sequence[Advised]) -> str:
     """Return what each defence costs, and what `burn` takes."""
     title = ["defence", "accuracy lost", "staleness", "exact", "honest refused", "deletions served", "burn"]
-    title += ["labels by the best attack", "least feature error", "goal"]
+    title += ["labels by the best attack", "knows the feature", "least feature error", "goal", "could have detected"]
     lines = [
         [
             row.defence,
@@ -47,10 +47,12 @@ def costs(rows: Sequence[Advised]) -> str:
             "yes" if row.exact else f"to {row.head_error:.0e}",
             f"{row.refused}/{row.sent}",
             f"{row.deletions_served}/{row.deletions_asked}",
-            _number(row.damage, ".1f"),
+            f"{_number(row.damage, '.1f')}, {row.honest_refused} refused",
             f"{_number(row.label_rate, '.0%')} ({row.worst})",
+            f"{_number(row.known_rate, '.0%')} ({row.known_worst})",
             _number(row.feature_error, ".0e"),
             "refuted" if row.refutes() else "not refuted",
+            _number(row.detectable, ".0%"),
         ]
         for row in rows
     ]

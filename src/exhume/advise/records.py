@@ -35,6 +35,7 @@ class ScoreRecord(Record):
     replays: int = 0
     feature_errors: tuple[Number, ...] = ()
     damage: tuple[float, ...] = ()
+    honest_refused: int = 0
     messages: int = 0
     refused: dict[str, int] = Field(default_factory=dict)
     failures: dict[str, int] = Field(default_factory=dict)

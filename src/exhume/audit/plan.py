@@ -179,7 +179,6 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         labels=settings.labels,
         tick=tick,
     )
-    require_federation(found.dim, settings.jobs)
     parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
     usable = usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))
@@ -194,9 +193,10 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         test_labels=found.test_labels,
         seed=settings.seed,
     )
+    require_federation(scenario.d, settings.jobs)
     if settings.defence is None:
         return Plan(settings, found, scenario, usable)
-    config = resolve(settings.defence, scenario.d, len(scenario.features))
+    config = resolve(settings.defence, scenario.d, len(scenario.features), scenario)
     return Plan(settings, found, scenario, usable, config, _dealt(settings, found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from exhume.errors import InputError
 from exhume.files import write_files
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "Command",
     "Jobs",
     "JsonTo",
+    "check_file",
+    "check_folder",
     "completing",
     "console_for",
     "json_text",
@@ -143,3 +147,44 @@ def console_for(target: str | None = None) -> Console:
     console = Console(stderr=error)
     # Piped output must not be folded to a width that nobody sees.
     return console if console.is_terminal else Console(stderr=error, width=240)
+
+
+ENOUGH = bytes(1 << 16)
+"""What a folder must be able to take: less than any report."""
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Make sure that files can be written into a folder, which need not be there yet. Leaves nothing behind."""
+    there = folder.expanduser()
+    while not _exists(option, there):
+        there = there.parent
+    if not there.is_dir():
+        raise InputError(option, "a folder, or the name of one to make", f"'{folder}' ('{there}' is a file)")
+    try:
+        with tempfile.TemporaryFile(dir=there) as stream:
+            stream.write(ENOUGH)
+    except OSError as error:
+        raise InputError(option, "a folder that can be written", f"'{folder}' ({error.strerror})") from None
+
+
+def check_file(option: str, file: str | Path | None) -> None:
+    """Make sure that a file can be written; nothing and standard output always can."""
+    if file is None or str(file) == STDOUT:
+        return
+    path = Path(file)
+    if _exists(option, path):
+        if path.is_dir():
+            raise InputError(option, "a file to write", f"'{path}' (a folder)")
+        if not path.is_file():  # a device or a pipe
+            return
+    check_folder(option, path.parent)
+
+
+def _exists(option: str, path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return path == path.parent
+    except (OSError, ValueError) as error:
+        raise InputError(option, "a place that can be reached", f"'{path}' ({error})") from None
+    return True

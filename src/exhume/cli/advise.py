@@ -10,8 +10,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exhume.cli._options import MOST_SEED, Jobs, JsonTo, completing, console_for, json_text, listed, put_json, say
-from exhume.cli._places import check_file, check_folder
+from exhume.cli._options import (
+    MOST_SEED,
+    Jobs,
+    JsonTo,
+    check_file,
+    check_folder,
+    completing,
+    console_for,
+    json_text,
+    listed,
+    put_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from exhume.advise.advice import Advised

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from exhume.cli._options import STDOUT, JsonTo, completing, put_json
-from exhume.cli._places import check_file, check_folder
+from exhume.cli._options import STDOUT, JsonTo, check_file, check_folder, completing, put_json
 from exhume.errors import ExhumeError, InputError
 
 if TYPE_CHECKING:

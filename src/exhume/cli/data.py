@@ -9,8 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
-from exhume.cli._places import check_file
+from exhume.cli._options import (
+    MOST_SEED,
+    Command,
+    JsonTo,
+    check_file,
+    completing,
+    console_for,
+    json_text,
+    put_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from exhume.data import FeatureSet

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from exhume.cli._options import MOST_SEED, Command, JsonTo, completing, console_for, json_text, put_json, say
-from exhume.cli._places import check_file
+from exhume.cli._options import (
+    MOST_SEED,
+    Command,
+    JsonTo,
+    check_file,
+    completing,
+    console_for,
+    json_text,
+    put_json,
+    say,
+)
 from exhume.errors import InputError
 
 if TYPE_CHECKING:

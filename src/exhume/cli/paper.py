@@ -9,8 +9,19 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from exhume.cli._options import MOST_SEED, Command, Jobs, JsonTo, completing, console_for, json_text, listed, put_json
-from exhume.cli._places import check_file, check_folder
+from exhume.cli._options import (
+    MOST_SEED,
+    Command,
+    Jobs,
+    JsonTo,
+    check_file,
+    check_folder,
+    completing,
+    console_for,
+    json_text,
+    listed,
+    put_json,
+)
 from exhume.errors import unknown_name
 
 if TYPE_CHECKING:

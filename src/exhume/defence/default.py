@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exhume.defence.bounds import HOW_TO_MEASURE, Bounds
 from exhume.defence.config import Config, Entry, build
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.server import Server
+from exhume.protocol.summary import Summary
 
-__all__ = ["SIGMA", "SPREAD", "hardened", "hardened_config", "rows_in", "sigma_for", "split"]
+__all__ = ["CAP", "HORIZON", "SIGMA", "SPREAD", "before_gram", "hardened", "hardened_config", "rows_in", "sigma_for"]
 
 SIGMA = 0.2
 """Default noise: the largest on the measured frontier that costs at most 0.2 points on MNIST and CIFAR-10."""
 
 SPREAD = 0.7
-"""Default spread of the mask on the gram."""
+"""Default spread of the noise on the gram."""
+
+HORIZON = 1000
+"""Default events of an epoch."""
 
 SCORE_NOISE = 0.03
 """Standard deviation of the noise on a score that costs digits about 0.2 points (`benchmarks/noise_frontier.py`).
@@ -26,8 +33,8 @@ What a data set bears depends on its margins. Where there are rows to measure on
 `exhume.defence.calibration.sigma_within`.
 """
 
-FRESH = 0.4
-"""Share of sigma that is drawn for every state; the rest is the mask, drawn for every deletion."""
+CAP = 32.0
+"""Default cap on the mu of a single record's coming, and of its going: for outliers, far above an ordinary record's."""
 
 
 def sigma_for(rows: int, d: int) -> float:
@@ -50,54 +57,58 @@ def rows_in(ledger: Ledger) -> int:
     return math.floor(float(total @ ledger.solve(total[:, None])[:, 0]))
 
 
-def split(sigma: float, spread: float = SPREAD) -> tuple[float, float]:
-    """Return the sigmas of fresh noise and of the mask that together cost what ``sigma`` does.
+def before_gram(sigma: float, spread: float = SPREAD) -> float:
+    """Return the noise that costs what ``sigma`` does once it has passed through the noisy gram's inverse.
 
-    The mask's noise passes through the masked gram's inverse. With its spectrum a semicircle of radius r around 1 that
-    makes its variance ``2 (1 / sqrt(1 - r^2) - 1) / r^2`` times as large.
+    With the gram's spectrum a semicircle of radius r around 1, that makes its variance
+    ``2 (1 / sqrt(1 - r^2) - 1) / r^2`` times as large.
     """
     growth = 2.0 * (1.0 / math.sqrt(1.0 - spread**2) - 1.0) / spread**2
-    return FRESH * sigma, sigma * math.sqrt((1.0 - FRESH**2) / growth)
+    return sigma / math.sqrt(growth)
 
 
 def hardened_config(
     d: int,
     *,
+    bounds: Bounds | None = None,
     rows: int | None = None,
     sigma: float | None = None,
-    budget: float | None = None,
-    thresholds: Mapping[str, float] | None = None,
-    show_rows: bool = False,
-    margin: int | None = None,
-    colluders: int = 1,
+    show_rows: bool = True,
+    keep_totals: bool = False,
     least_norm: float = 1e-3,
+    horizon: int = HORIZON,
+    cap: float | None = CAP,
+    founding: int = 0,
+    public: Summary | None = None,
     precision: str = "float32",
     key: str | None = None,
 ) -> Config:
     """Return the default configuration for d features, to be written to a file or built.
 
+    Nothing that a client sees of its own messages (accepted or refused, the reason, a withheld head) depends on what
+    others sent: see `exhume.defence.interference`.
+
     Parameters
     ----------
     d
         Number of feature dimensions.
+    bounds
+        What one client can move at most (`Bounds.measure`). A configuration without them can be read, not built.
     rows
         About how many rows the ledger holds; a small one bears less noise (`sigma_for`).
     sigma
-        Scale of all noise together, in place of the one for so many rows; `split` divides it.
-    budget
-        The mu that the fresh noise of a quiet run may tell of a deletion, on top of the mask: heads beyond it wait.
-    thresholds
-        Those of `exhume.defence.admission.NormLimit`, calibrated on honest messages; no norm rule without.
+        Scale of the noise at the end of an epoch, in place of the one for so many rows: it costs what `PosteriorNoise`
+        at this sigma does.
     show_rows
-        Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, and no
-        row near somebody else's deleted one is added again, however it is mixed.
-    margin
-        How many dimensions must stay unknown to all colluders together; a quarter of d by default.
-    colluders
-        How many clients may work together. Above 1, the head after a client's change can wait for the change of another
-        one, because the two together might have seen too much.
+        Whether clients show the rows behind their sums: deletions must then be rows that the client has shown, of each
+        of which the server keeps 32 bytes. Without, they are messages that it sent, bit for bit (`WholeMessages`).
+    keep_totals
+        Without shown rows, whether to keep every client's totals instead, a d x d matrix each, so that it can delete
+        any part of what it has (`AlgebraicOwnership`).
     least_norm
-        Lower bound on the length of an honest feature vector; the closer, the less a fabricated probe can move.
+        With kept totals, a lower bound on the length of an honest feature vector.
+    horizon, cap, founding, public
+        Those of `exhume.defence.release.ContinualNoise`. Public totals cannot be written to a file.
     precision
         Number format of the heads.
     key
@@ -105,36 +116,53 @@ def hardened_config(
     """
     if sigma is None:
         sigma = SIGMA if rows is None else sigma_for(rows, d)
-    fresh, mask = split(sigma)
-    secret = {} if key is None else {"key": key}
-    release = [
-        Entry.of("deletion-mask", sigma=mask, spread=SPREAD, colluders=colluders, **secret),
-        Entry.of("posterior-noise", sigma=fresh, **secret),
-    ]
-    if budget is not None:
-        release.append(Entry.of("privacy-budget", sigma=fresh, mu=budget, colluders=colluders))
-    norm = () if thresholds is None else (Entry.of("norm-limit", thresholds=dict(thresholds)),)
-    return Config(
-        admission=(
-            Entry.of("positive-semidefinite"),
-            *norm,
-            Entry.of("duplicates"),
-            Entry.of("replay"),
-            *((Entry.of("ownership", show_rows=True),) if show_rows else ()),
-            Entry.of("algebraic-ownership", least_norm=least_norm),
-        ),
-        release=(*release, Entry.of("heads", precision=precision)),
-        accountant=Entry.of("identification", margin=max(1, d // 4) if margin is None else margin, colluders=colluders),
-    )
+    options = {"sigma": before_gram(sigma), "spread": SPREAD, "horizon": horizon, "cap": cap, "founding": founding}
+    given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
+    release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))
+    return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)
 
 
-def hardened(ledger: Ledger, *, rows: int | None = None, admission: bool = True, **options: Any) -> Server:
-    """Return a server with the default defences; the options are those of `hardened_config`.
+def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_norm: float) -> tuple[Entry, ...]:
+    bounded = Entry.of("bounded-influence", **({} if bounds is None else bounds.options()))
+    if show_rows:
+        return bounded, Entry.of("ownership", show_rows=True)
+    positive = Entry.of("positive-semidefinite", **({} if bounds is None else {"most_rows": bounds.message_rows}))
+    owned = Entry.of("algebraic-ownership", least_norm=least_norm) if keep_totals else Entry.of("whole-messages")
+    return bounded, positive, owned
 
-    Where ``rows`` is not given and the ledger has data, `rows_in` counts them. ``admission=False`` leaves the admission
-    rules out, for a server that checks messages elsewhere.
+
+def hardened(
+    ledger: Ledger,
+    *,
+    bounds: Bounds | None = None,
+    rows: int | None = None,
+    admission: bool = True,
+    public: tuple[ArrayLike, ArrayLike] | None = None,
+    **options: Any,
+) -> Server:
+    """Return a server with the default defences; the other options are those of `hardened_config`.
+
+    Parameters
+    ----------
+    ledger
+        The retained totals. Where it holds rows and none are ``public``, it is the noise's first measure.
+    bounds
+        What one client can move at most. Without, the server does not start.
+    rows
+        About how many rows the ledger will hold; where this is not given, `rows_in` counts what it holds already.
+    admission
+        False leaves the admission rules out, for a server that checks messages elsewhere.
+    public
+        Features and labels of rows that need no protection (the operator's own, say): the noise's first measure.
     """
+    if admission and bounds is None:
+        raise InputError("bounds", HOW_TO_MEASURE, "none")
     found = rows if rows is not None else rows_in(ledger)
-    config = hardened_config(ledger.d, rows=found if rows is not None or found >= 1 else None, **options)
+    expected = found if rows is not None or found >= 1 else None
+    if public is not None:
+        sample = Summary.of(*public, ledger.c)
+        times = 1.0 if expected is None else expected / len(np.asarray(public[1]))
+        options["public"] = Summary(times * sample.gram, times * sample.moment)
+    config = hardened_config(ledger.d, bounds=bounds, rows=expected, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
     return made.server(ledger)

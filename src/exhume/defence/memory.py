@@ -23,7 +23,7 @@ from exhume.errors import InputError
 from exhume.options import HIDDEN, is_secret
 from exhume.protocol.rules import Undo, keep
 
-__all__ = ["Memory", "Saveable", "client_names", "nested", "pack", "shown", "unpack"]
+__all__ = ["Memory", "Saveable", "client_names", "keep_entries", "nested", "pack", "shown", "unpack"]
 
 _VERSION = 3
 _MOST_HEADER = 1 << 26
@@ -75,6 +75,19 @@ class Saveable:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown(self.configuration()).items())})"
+
+
+def keep_entries(table: dict[str, Any], clients: Sequence[str]) -> Undo:
+    """Return what gives these clients their entries of a table back: entries that are replaced, never changed."""
+    kept = {client: table[client] for client in clients if client in table}
+
+    def undo() -> None:
+        table.update(kept)  # first, so that the order of the table stays
+        for client in clients:
+            if client not in kept:
+                table.pop(client, None)
+
+    return undo
 
 
 def _held(value: Any) -> Any:

@@ -12,10 +12,13 @@ from exhume.paper.published import ENCODER, published, reasons
 from exhume.paper.table import Table, TableRow
 from exhume.paper.values import Count, Number, Range, Value
 
-__all__ = ["HALF_UNIT", "Comparison", "Difference", "compared", "differences"]
+__all__ = ["FACTORS", "HALF_UNIT", "Agreement", "Comparison", "Difference", "compared", "differences"]
 
 HALF_UNIT = 0.5
 """Mean errors may differ by this much in log10 before an explanation is due."""
+
+FACTORS = (1.5, 2.0, 10**HALF_UNIT)
+"""Agreement of sizes is told for each of these factors."""
 
 _NO_SOLVE = ("detectability", "prediction_change")
 _OWN_DATA = ("attacker_data", "attacker_complete", "replay_psd", "feature_error", "rank_sensitivity")
@@ -121,11 +124,16 @@ def _conditions(everything: Sequence[Comparison], cell: Comparison) -> str:
     kappa = (
         _pair(everything, cell.data, "attacker_facts", "median κ(X)")
         if own
-        else _pair(everything, cell.data, "rank_threshold", "κ(R)", "designed")
+        else _pair(everything, cell.data, "rank_threshold", "κ(R)", _probe_row(cell))
     )
     low = _pair(everything, cell.data, "state_diagnostics", "λ_min(A)", "designed")
     parts = [f"{name} {pair}" for name, pair in (("κ", kappa), ("λ_min(A)", low)) if pair is not None]
     return "; ".join(parts)
+
+
+def _probe_row(cell: Comparison) -> str:
+    """Return the row of `rank_threshold` whose conditioning a cell follows: its own, else the designed probe's."""
+    return cell.row if cell.table == "rank_threshold" else "designed"
 
 
 def _reason(cell: Comparison) -> str | None:
@@ -134,6 +142,41 @@ def _reason(cell: Comparison) -> str | None:
         if all(entry.get(key, value) == value for key, value in keys.items()):
             return entry["because"]
     return None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the comparable cells are, each kind of value by a rule of its own."""
+
+    counts: int
+    counts_equal: int
+    sizes: int
+    within: dict[float, int]
+    """Sizes within a factor of the published one, by factor; half a unit of log10 is a factor of 3.16."""
+    without: int
+    """Cells that agree with nothing because one of the two is zero, negative or infinite: no size to compare."""
+
+    @classmethod
+    def of(cls, everything: Sequence[Comparison]) -> Agreement:
+        """Count; a cell without a size on either side is not counted as agreement."""
+        cells = [cell for cell in everything if cell.comparable]
+        counts = [c for c in cells if isinstance(c.measured, Count) and isinstance(c.published, Count)]
+        gaps = [abs(c.gap) for c in cells if c.gap is not None]
+        return cls(
+            len(counts),
+            sum(_differs(c) is None for c in counts),
+            len(gaps),
+            {factor: sum(gap <= math.log10(factor) for gap in gaps) for factor in FACTORS},
+            len(cells) - len(counts) - len(gaps),
+        )
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{n} within {factor:.3g} times" for factor, n in self.within.items())
+        return (
+            f"Counts: {self.counts_equal} of {self.counts} are equal. Sizes: of {self.sizes}, {near} the published "
+            f"value. {self.without} cells have no size on one side (zero, negative or infinite) and are not counted as "
+            "agreement."
+        )
 
 
 def differences(everything: Sequence[Comparison]) -> list[Difference]:

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from exhume.errors import DataError
 from exhume.files import write_files
-from exhume.paper.comparisons import Comparison, Difference, compared, differences
+from exhume.paper.comparisons import Agreement, Comparison, Difference, compared, differences
 from exhume.paper.feature_source import heading
 from exhume.paper.published import source
 from exhume.paper.registry import about
@@ -139,8 +139,8 @@ def _verdict(cells: Mapping[str, list[Comparison]], gaps: list[Difference]) -> l
     if not compared:
         return ["No cell is compared number by number: the encoder is not the paper's.", ""]
     return [
-        f"{len(compared) - len(gaps)} of {len(compared)} comparable cells agree (counts equal; sizes within half a "
-        "unit of log10); each of the others is listed below its table with the conditioning of both and a reason.",
+        f"{Agreement.of(compared)} The {len(gaps)} cells whose counts differ, or whose sizes differ by more than half "
+        "a unit of log10, are listed below their table with the conditioning of both and a reason.",
         "",
     ]
 

@@ -97,8 +97,15 @@ class AdmissionRule(_Part):
     def refuse(self, update: Update, client: str) -> str | None:
         """Return the reason to refuse this update from this client, or None to let it pass. Changes nothing."""
 
+    def taken(self, update: Update, client: str) -> Update:
+        """Return what the ledger takes of an update that all rules passed: all of it, unless this rule sets some aside.
+
+        Its sender gets the same receipt either way: a refusal would tell it of what others have sent. Changes nothing.
+        """
+        return update
+
     def record(self, update: Update, client: str) -> None:
-        """Remember an update that all rules passed and the ledger applied."""
+        """Remember an update that all rules passed and the ledger applied, as it came."""
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Keep a copy of what the rule remembers; nothing where it hears of nothing."""

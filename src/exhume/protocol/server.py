@@ -222,9 +222,11 @@ class Server:
         head = None
         try:
             with self._whole_step(tuple(pending[i][0] for i in wanted)):
-                errors = self._ledger.apply_round([pending[i][1] for i in wanted]) if wanted else []
+                moves = [self._moves(*pending[i]) for i in wanted]
+                errors = self._ledger.apply_round(moves) if wanted else []
                 left_out = [(i, error) for i, error in zip(wanted, errors, strict=True) if error is not None]
-                taken = [pending[i] for i, error in zip(wanted, errors, strict=True) if error is None]
+                done = list(zip(wanted, moves, errors, strict=True))
+                taken = [(*pending[i], move) for i, move, error in done if error is None]
                 counts = replace(self._counts, refused=self._counts.refused + len(pending) - len(taken))
                 if taken:
                     head = self._take(taken, counts)
@@ -238,19 +240,25 @@ class Server:
             refusals[i] = RefusedError(f"{LEDGER}: {error.field} must be {error.allowed}", LEDGER)
         return head
 
-    def _take(self, messages: Sequence[tuple[str, Update]], counts: Counts) -> Head | None:
-        """Count, record and broadcast messages that are in the ledger."""
-        updates = tuple(update for _, update in messages)
-        for client, update in messages:
+    def _moves(self, client: str, update: Update) -> Update:
+        """Return what the ledger takes of a message that nobody refused."""
+        for rule in self._admission:
+            update = rule.taken(update, client)
+        return update
+
+    def _take(self, messages: Sequence[tuple[str, Update, Update]], counts: Counts) -> Head | None:
+        """Count, record and broadcast messages: who sent it, as it came, and what of it is in the ledger."""
+        updates = tuple(moved for _, _, moved in messages)
+        for client, update, _ in messages:
             for rule in self._admission:
                 rule.record(update, client)
         counts = replace(
             counts,
             submissions=counts.submissions + 1,
             messages=counts.messages + len(updates),
-            pairs=counts.pairs + sum(update.pairs for update in updates),
+            pairs=counts.pairs + sum(update.pairs for _, update, _ in messages),
         )
-        return self._broadcast(tuple(client for client, _ in messages), updates, counts)
+        return self._broadcast(tuple(client for client, _, _ in messages), updates, counts)
 
     def _broadcast(self, clients: tuple[str, ...], updates: tuple[Update, ...], counts: Counts) -> Head | None:
         """Ask who decides on a release, and publish the step: the last thing that a step does."""

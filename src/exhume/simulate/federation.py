@@ -23,13 +23,10 @@ from exhume.protocol.message import Batch, itemise
 from exhume.protocol.rules import Exposure, Heads, ReleaseRule
 from exhume.protocol.server import Receipt, Server
 from exhume.protocol.summary import Update
-from exhume.simulate.rules import Known, build_defences, known_of, signing_key, watched
+from exhume.simulate.rules import UPLOADS, Known, build_defences, known_of, signing_key, watched
 from exhume.simulate.scenario import Scenario
 
 __all__ = ["Asked", "Federation", "Insider", "Service"]
-
-UPLOADS = 3
-"""Rounds in which the clients send their rows."""
 
 
 @dataclass
@@ -286,6 +283,12 @@ class Federation:
         """Whether the public head is the ledger's own, bit for bit."""
         public = self.head()
         return public is not None and np.array_equal(public.weights, self.server.ledger.head())
+
+    def exact_with(self, record: int) -> Matrix:
+        """Return the exact head with one more record in the ledger."""
+        twin = self.server.ledger.copy()
+        twin.apply(Update.adding(self.scenario.summary(np.array([record]))))
+        return twin.head()
 
     @property
     def A(self) -> Matrix:

@@ -135,6 +135,8 @@ class Prober:
         """Whether the last head shows the ledger as the attacker left it."""
         self.told: Block | None = None
         """The deleted block, for an attacker who was told it."""
+        self.target = -1
+        """The deleted record, for the evaluator's part of an attack."""
         self.watcher: Watcher | None = None
         """Notes every broadcast, its own and others', for an attacker that watches."""
         self._turn, self._waits = 0, PATIENCE
@@ -145,6 +147,14 @@ class Prober:
         twin = Prober(federation, np.random.default_rng(int(self.rng.integers(2**63))), self.busy, self.averaged)
         twin._turn, twin.clean = self._turn, self.clean
         return twin
+
+    def feature(self) -> Matrix:
+        """Return the deleted record's feature, for an attacker who knows it; its label stays hidden."""
+        if self.told is None:
+            raise AttackError("nobody told the feature")
+        top = int(np.argmax(np.diag(self.told.gram)))
+        row: Matrix = self.told.gram[top] / np.sqrt(self.told.gram[top, top])
+        return row
 
     def head(self) -> Head:
         """Return the public head."""

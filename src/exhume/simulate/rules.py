@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exhume.defence import accountants, admission, release
 from exhume.defence.accountants import IdentificationAccountant
 from exhume.defence.admission import SignedMessages, sign
+from exhume.defence.bounds import Bounds
 from exhume.defence.config import Config, Defences, Entry, build, load
 from exhume.defence.default import hardened_config
 from exhume.defence.release import Chain, accounts_of, rules_of
@@ -21,10 +24,13 @@ from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads, ReleaseRule
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Update
+from exhume.simulate.scenario import Scenario
 
 __all__ = [
     "HARDENED",
+    "UPLOADS",
     "Known",
+    "bounds_of",
     "build_defences",
     "figures_of",
     "in_words",
@@ -33,11 +39,15 @@ __all__ = [
     "precision_of",
     "resolve",
     "signing_key",
+    "uploads_of",
     "watched",
 ]
 
 HARDENED = "hardened"
 """The word for the default configuration of `exhume.hardened`, in place of a file."""
+
+UPLOADS = 3
+"""Rounds in which the clients of a simulation send their rows."""
 
 INEXACT = {"mask", "shape", "noise"}
 """Stages of release rules after which a head is not the ledger's own."""
@@ -85,14 +95,32 @@ def name_of(defence: str) -> str:
     return HARDENED if defence == HARDENED else Path(defence).name
 
 
-def resolve(defence: str, d: int, rows: int | None) -> Config:
-    """Return the configuration that a file holds, or the default one for so many features and rows."""
+def resolve(defence: str, d: int, rows: int | None, scenario: Scenario | None = None) -> Config:
+    """Return the configuration that a file holds, or the default one for so many features and rows.
+
+    The default needs bounds to be built: they are measured on a scenario's rows, as the operator would on its own.
+    """
     if defence == HARDENED:
-        return hardened_config(d, rows=rows)
+        if scenario is None:
+            return hardened_config(d, rows=rows)
+        return hardened_config(d, rows=rows, bounds=bounds_of(scenario), founding=uploads_of(scenario))
     try:
         return load(defence)
     except InputError as error:
         raise InputError(f"defence: {error.field}", error.allowed, error.got) from None
+
+
+def bounds_of(scenario: Scenario) -> Bounds:
+    """Return bounds as an operator measures them: on its own rows where it has some, on everybody's where not."""
+    rows = scenario.calibration if len(scenario.calibration) else np.concatenate(scenario.parts)
+    later = [len(more) for more in scenario.reserve] or [0] * len(scenario.parts)
+    most = max(len(part) + more for part, more in zip(scenario.parts, later, strict=True))
+    return Bounds.measure(scenario.features[rows], client_rows=2 * max(most, 1))
+
+
+def uploads_of(scenario: Scenario) -> int:
+    """Return in how many submissions everybody's rows come in at the least: an operator shows no head before."""
+    return UPLOADS * sum(len(part) >= UPLOADS for part in scenario.parts)
 
 
 def precision_of(config: Config) -> str:

@@ -24,6 +24,9 @@ __all__ = ["BUSY", "HonestCost", "SiegeScore", "besiege", "honest_cost"]
 BUSY = 0.2
 """Probability that an honest message comes before each of the attacker's, where the server is not quiet."""
 
+HONEST_AFTER = 8
+"""Deletions, with as many additions, that honest clients ask for after an attack on the service."""
+
 REPLAYED = 0.1
 """A replay succeeds if the block that came back is within this relative distance of the deleted one."""
 
@@ -42,6 +45,8 @@ class SiegeScore:
     feature_errors: list[float] = field(default_factory=list)
     damage: list[float] = field(default_factory=list)
     """Test accuracy that the attack took from the public head, in points."""
+    honest_refused: int = 0
+    """Honest messages that were refused after the attack, of those that were sent to see."""
     messages: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     """The attacker's refused messages, by rule."""
@@ -131,10 +136,20 @@ def besiege(
         score.trials = 1
         ends = [0.0 if head is None else fed.scenario.accuracy(head.weights) or 0.0 for head in (start, fed.head())]
         score.damage.append(100 * (ends[0] - ends[1]))
+        score.honest_refused = _refused_after(fed, records[:HONEST_AFTER], prober.rng)
         return score
     for record in records:
         _trial(fed, prober, attacker, follow, int(record), score)
     return score
+
+
+def _refused_after(fed: Federation, records: Rows, rng: np.random.Generator) -> int:
+    """Return how many messages of honest clients are refused: additions, and the deletion of some records."""
+    before = fed.service.refused.total()
+    for record in records:
+        fed.background(rng)
+        fed.delete_somehow(int(record))
+    return fed.service.refused.total() - before
 
 
 def _trial(
@@ -149,14 +164,18 @@ def _trial(
     if follow is None:
         return
     later = prober.facing(twin)
-    if attacker.aim == "replay":
-        deleted = fed.scenario.summary(gone)
+    later.target = record
+    if attacker.aim in ("replay", "label"):
+        deleted = fed.scenario.summary(gone if attacker.aim == "replay" else np.array([record]))
         later.told = Block(deleted.gram, deleted.moment)
     try:
         guess = follow(later)
         if guess is not None:
             score.guessed += 1
-            _judge(fed, later, guess, record, gone, score)
+            if attacker.aim == "label":
+                score.labels += int(guess.label == fed.scenario.labels[record])
+            else:
+                _judge(fed, later, guess, record, gone, score)
     except (ExhumeError, np.linalg.LinAlgError) as error:
         _fail(score, error)
     _spend(score, later)

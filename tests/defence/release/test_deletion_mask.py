@@ -11,10 +11,9 @@ from scipy import stats
 from exhume import Ledger, Server, Summary, Update
 from exhume.attack.estimate import direct
 from exhume.attack.transcript import Recorder
-from exhume.defence import hardened_config, load
-from exhume.defence.config import Entry, dump
+from exhume.defence.config import Config, Entry
 from exhume.defence.config import build as build_defences
-from exhume.defence.default import rows_in, split
+from exhume.defence.default import rows_in
 from exhume.defence.release import Chain, DeletionMask, Heads, LowRank, PosteriorNoise
 from exhume.defence.release._mask_parts import FLOOR, MaskedDeletion
 from exhume.defence.release._sticky import Sticky, keyed_generator
@@ -375,20 +374,10 @@ def test_its_place_and_its_arguments():
             DeletionMask(**{"sigma": 0.1, **bad})
 
 
-def test_the_default_configuration_has_it_and_goes_through_a_file(tmp_path):
-    config = hardened_config(D, rows=200, thresholds={"5": 3.0}, show_rows=True)
-    dump(config, tmp_path / "server.toml")
-    assert load(tmp_path / "server.toml") == config
-    chain = build_defences(config, Ledger.zeros(D, C, GAMMA)).release
-    assert isinstance(chain.rules[0], DeletionMask)
-    assert [entry.rule for entry in config.admission][:2] == ["positive-semidefinite", "norm-limit"]
-    fresh, mask = split(0.2, 1e-3)
-    assert math.hypot(fresh, mask) == pytest.approx(0.2)
+def test_coarsening_beside_a_mask_is_refused():
+    mask, accountant = Entry.of("deletion-mask", sigma=0.1), Entry.of("identification", margin=1, action="coarsen")
     with pytest.raises(InputError, match="coarsen"):
-        build_defences(
-            config.model_copy(update={"accountant": Entry.of("identification", margin=1, action="coarsen")}),
-            Ledger.zeros(D, C, GAMMA),
-        )
+        build_defences(Config(release=(mask,), accountant=accountant), Ledger.zeros(D, C, GAMMA))
 
 
 def test_rows_are_counted_from_the_totals():

@@ -8,6 +8,7 @@ from exhume.defence import release
 from exhume.defence.release import (
     Chain,
     Columns,
+    ContinualNoise,
     DeletionMask,
     EveryKChanges,
     IsotropicNoise,
@@ -26,6 +27,7 @@ D, C = 8, 3
 KEY = "5a" * 16
 RULES = {
     "columns": Columns([0, 2]),
+    "continual-noise": ContinualNoise(0.1, key=KEY),
     "deletion-mask": DeletionMask(0.1, key=KEY),
     "every-k-changes": EveryKChanges(3),
     "heads": Heads("float32"),

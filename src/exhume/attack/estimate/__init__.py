@@ -6,9 +6,8 @@ tuple `ESTIMATORS`; other packages add theirs through the entry-point group ``ex
 
 from __future__ import annotations
 
-from exhume.attack.estimate.base import Estimator
+from exhume.attack.estimate.base import Estimator, gram_guess
 from exhume.attack.estimate.direct import direct
-from exhume.attack.estimate.guess import gram_guess
 from exhume.attack.estimate.partial import partial
 from exhume.attack.estimate.ridges import ridges
 from exhume.attack.estimate.symmetric import symmetric

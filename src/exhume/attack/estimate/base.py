@@ -1,4 +1,4 @@
-"""What an estimator is: a function from a transcript to a state."""
+"""What an estimator is: a function from a transcript to a state; and the guess that one may ask for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exhume.attack._call import call
 from exhume.attack.coordinates import Coordinates
 from exhume.attack.state import Diagnostics, State
 from exhume.attack.transcript import Transcript
-from exhume.errors import NotIdentifiedError
+from exhume.errors import InputError, NotIdentifiedError
 from exhume.numerics import DENOMINATOR_FLOOR, Matrix
 from exhume.protocol.head import Head
+from exhume.registry import call
 
 __all__ = ["Estimator", "arithmetic_noise", "solving", "within"]
 
@@ -90,3 +90,12 @@ def solving(found: Diagnostics | None = None) -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise NotIdentifiedError(f"unstable: {error}", found) from error
+
+
+def gram_guess(features: Matrix, rows: float | None = None) -> Matrix:
+    """Return a guess of A without a single probe: from the attacker's own rows, scaled to ``rows`` rows if given."""
+    if features.ndim != 2 or len(features) < 1:
+        raise InputError("features", "a two-dimensional array of at least one row", f"shape {features.shape}")
+    guess = features.T @ features
+    guess.flat[:: len(guess) + 1] += 1e-3 * np.trace(guess) / len(guess)
+    return guess if rows is None else guess * (rows / len(features))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from exhume.attack._call import call
 from exhume.attack._line import line
 from exhume.attack.block import Block
 from exhume.numerics import Matrix
+from exhume.registry import call
 
 __all__ = ["KINDS", "Needs", "Recovered", "Recovery"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from exhume.defence.admission._trail import FEATURES, Log, Trail, Watch
 from exhume.defence.admission.algebraic_ownership import AlgebraicOwnership
+from exhume.defence.admission.bounded_influence import BoundedInfluence
 from exhume.defence.admission.detector import Detector
 from exhume.defence.admission.duplicates import Duplicates
 from exhume.defence.admission.minimum_rows import MinimumRows
@@ -16,6 +17,7 @@ from exhume.defence.admission.ownership import Ownership
 from exhume.defence.admission.positive_semidefinite import PositiveSemidefinite
 from exhume.defence.admission.replay import Replay
 from exhume.defence.admission.signed_messages import SignedMessages, SignedTarget, Signer, sign
+from exhume.defence.admission.whole_messages import WholeMessages
 from exhume.protocol import AdmissionRule
 from exhume.registry import Registry
 
@@ -23,6 +25,7 @@ __all__ = [
     "FEATURES",
     "REGISTRY",
     "AlgebraicOwnership",
+    "BoundedInfluence",
     "Detector",
     "Duplicates",
     "Log",
@@ -36,6 +39,7 @@ __all__ = [
     "Signer",
     "Trail",
     "Watch",
+    "WholeMessages",
     "sign",
 ]
 

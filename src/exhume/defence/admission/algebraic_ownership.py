@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from exhume.defence.admission._numbers import MOST_ROWS, UNIT, whitened_moment
-from exhume.defence.memory import Memory, Saveable, client_names
+from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Summary, Update
 from exhume.protocol.message import Message, message
+from exhume.protocol.rules import Undo
 
 __all__ = ["AlgebraicOwnership", "Standing"]
 
@@ -56,6 +57,7 @@ class AlgebraicOwnership(Saveable, AdmissionRule):
 
     name = "algebraic-ownership"
     about = "what a client has left must be what some rows can make"
+    reads: ClassVar[str] = "client"
     example: ClassVar[Mapping[str, Any]] = {"least_norm": 0.1}
     former = ("slack",)
 
@@ -93,6 +95,10 @@ class AlgebraicOwnership(Saveable, AdmissionRule):
     def record(self, update: Update, client: str) -> None:
         """Carry the client's totals on."""
         self._standing[client] = self._after(update, client)
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep these clients' totals."""
+        return keep_entries(self._standing, clients)
 
     def _rows(self, summary: Summary) -> float:
         return max(float(np.trace(summary.gram)), 0.0) / self.least_norm**2

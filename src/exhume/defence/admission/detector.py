@@ -50,6 +50,7 @@ class Detector(Saveable, AdmissionRule):
 
     name = "detector"
     about = "no sequence of messages unlike honest ones"
+    reads: ClassVar[str] = "everyone"
     example: ClassVar[Mapping[str, Any]] = {"centre": [0.0] * 6, "spread": [1.0] * 6, "threshold": 9.0, "rate": 0.1}
 
     def __init__(

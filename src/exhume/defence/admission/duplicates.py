@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from exhume.defence.admission._numbers import Sketch, by_name, stacked, unit
-from exhume.defence.memory import Memory, Saveable, client_names
+from exhume.defence.admission._numbers import Sketch, unit
+from exhume.defence.admission._recent import MOST, Recent
+from exhume.defence.memory import Memory, Saveable
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Summary, Update
+from exhume.protocol.rules import Undo
 
 __all__ = ["TOLERANCE", "Duplicates"]
 
@@ -42,6 +45,11 @@ class Duplicates(Saveable, AdmissionRule):
         and an addition.
     seed
         The secret of the sketch; drawn if not given.
+    others
+        Whether additions are compared with everybody's. A refusal then tells its sender what somebody else has added;
+        without, a client is compared with itself alone.
+    most
+        Blocks that are remembered on each side: the cost of a message does not grow beyond that.
     """
 
     name = "duplicates"
@@ -56,32 +64,56 @@ class Duplicates(Saveable, AdmissionRule):
         mirrored: bool = True,
         seed: int | None = None,
         size: int = 32,
+        others: bool = True,
+        most: int = MOST,
     ) -> None:
         if not 0 <= tolerance < 1:
             raise InputError("tolerance", "from 0 to below 1", tolerance)
         self.tolerance = tolerance
-        self.mirrored = mirrored
+        if most < 1:
+            raise InputError("most", "at least 1", most)
+        self.mirrored, self.others, self.most = mirrored, bool(others), int(most)
         self._sketch = Sketch(d, c, size, seed)
-        self._added: list[Matrix] = []
-        self._deleted: dict[str, list[Matrix]] = {}
+        self._added, self._deleted = (Recent(2 * size, self.most) for _ in range(2))
+
+    @property
+    def reads(self) -> str:
+        """Others' additions decide, unless a client is compared with itself alone."""
+        return "everyone" if self.others else "client"
 
     def refuse(self, update: Update, client: str) -> str | None:
         """Compare both sides with what was accepted before."""
         add, delete = update.add, update.delete
         if self.mirrored and not add.is_zero and not delete.is_zero and self._same_gram(add, delete):
             return f"{self.name}: the message adds and deletes the same rows: it moves the moment alone"
-        if not add.is_zero and _near(self._sketch.key(add), self._added, self.tolerance):
+        if not add.is_zero and self._near(add, self._added, None if self.others else client):
             return f"{self.name}: this block, up to sign and scale, was added before"
-        if not delete.is_zero and _near(self._sketch.key(delete), self._deleted.get(client, []), self.tolerance):
+        if not delete.is_zero and self._near(delete, self._deleted, client):
             return f"{self.name}: this block, up to sign and scale, was deleted before"
         return None
 
     def record(self, update: Update, client: str) -> None:
         """Remember both sides."""
         if not update.add.is_zero:
-            self._added.append(self._sketch.key(update.add))
+            self._added.add(client, self._sketch.key(update.add))
         if not update.delete.is_zero:
-            self._deleted.setdefault(client, []).append(self._sketch.key(update.delete))
+            self._deleted.add(client, self._sketch.key(update.delete))
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Take back what the step remembers."""
+        undos = (self._added.mark(), self._deleted.mark())
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
+
+    def _near(self, block: Summary, known: Recent, client: str | None) -> bool:
+        """Say whether a block is near one that was taken before, of one client or of anybody."""
+        key: Matrix = self._sketch.key(block)
+        others = known.vectors if client is None else known.vectors[known.of(client)]
+        return bool((np.linalg.norm(others - key, axis=1) <= self.tolerance).any())
 
     def _same_gram(self, add: Summary, delete: Summary) -> bool:
         if add.gram is delete.gram:
@@ -92,24 +124,23 @@ class Duplicates(Saveable, AdmissionRule):
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the seed, which is kept with the memory."""
         size = {"d": self._sketch.d, "c": self._sketch.c, "size": self._sketch.size}
-        return size | {"tolerance": self.tolerance, "mirrored": self.mirrored}
+        rest = {name: getattr(self, name) for name in ("tolerance", "mirrored", "others", "most")}
+        return size | rest
 
     def remembered(self) -> Memory:
         """Return the secret and all sketches."""
-        owners = client_names(client for client, keys in self._deleted.items() for _ in keys)
-        deleted = stacked((key for keys in self._deleted.values() for key in keys), 2 * self._sketch.size)
-        arrays = {"added": stacked(self._added, 2 * self._sketch.size), "deleted": deleted}
-        return Memory({"seed": self._sketch.seed, "owners": owners}, arrays)
+        added, deleted = self._added.remembered(), self._deleted.remembered()
+        values = {"added": added.values["owners"], "deleted": deleted.values["owners"]}
+        arrays = {"added": added.arrays["vectors"], "deleted": deleted.arrays["vectors"]}
+        return Memory({"seed": self._sketch.seed, **values}, arrays)
 
     def restore(self, memory: Memory) -> None:
         """Take over the secret and all sketches."""
         self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
-        self._added = list(memory.arrays["added"].copy())
-        self._deleted = by_name(memory.values["owners"], memory.arrays["deleted"])
-
-
-def _near(key: Matrix, others: list[Matrix], tolerance: float) -> bool:
-    return bool(others) and bool((np.linalg.norm(np.array(others) - key, axis=1) <= tolerance).any())
+        self._added, self._deleted = (
+            Recent.restored(Memory({"owners": memory.values[side]}, {"vectors": memory.arrays[side]}), self.most)
+            for side in ("added", "deleted")
+        )
 
 
 RULES = (Duplicates,)

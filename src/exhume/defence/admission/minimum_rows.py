@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from exhume.defence.admission._numbers import least_rows
 from exhume.errors import InputError
 from exhume.protocol import AdmissionRule, Update
@@ -24,6 +26,7 @@ class MinimumRows(AdmissionRule):
 
     name = "minimum-rows"
     about = "no deletion of fewer rows than a limit"
+    reads: ClassVar[str] = "message"
 
     def __init__(self, rows: int = 8) -> None:
         if rows < 1:

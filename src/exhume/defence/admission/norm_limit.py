@@ -42,6 +42,7 @@ class NormLimit(AdmissionRule):
 
     name = "norm-limit"
     about = "no block larger than honest ones of as many rows"
+    reads: ClassVar[str] = "message"
     example: ClassVar[Mapping[str, Any]] = {"thresholds": {"0": 10.0}}
     former = ("norm",)
 

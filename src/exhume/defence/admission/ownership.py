@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from exhume.defence.admission._numbers import Sketch, by_name, stacked
+from exhume.defence.admission._standing import StandingBlocks
 from exhume.defence.admission.duplicates import TOLERANCE
-from exhume.defence.memory import Memory, Saveable, client_names
+from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Batch, Summary, Update
 from exhume.protocol.message import message
+from exhume.protocol.rules import Undo
 
 __all__ = ["Ownership"]
 
@@ -41,6 +42,7 @@ class Ownership(Saveable, AdmissionRule):
 
     name = "ownership"
     about = "deletions are made of what the same client added"
+    reads: ClassVar[str] = "client"
     former_options: ClassVar[Mapping[str, str]] = {"rows": "show_rows"}
 
     def __init__(
@@ -57,7 +59,7 @@ class Ownership(Saveable, AdmissionRule):
         self.show_rows = show_rows
         self._sketch = Sketch(d, c, size, seed)
         self._items: dict[str, list[Matrix]] = {}
-        self._rows: dict[str, Counter[bytes]] = {}
+        self._rows = StandingBlocks()
 
     @property
     def asks(self) -> frozenset[str]:
@@ -75,26 +77,46 @@ class Ownership(Saveable, AdmissionRule):
         if update.delete.is_zero:
             return None
         if listed.deleted is not None:
-            missing = listed.deleted.digests() - self._rows.get(client, Counter())
-            return f"{self.name}: {missing.total()} deleted rows are not '{client}'s own" if missing else None
+            missing = self._rows.missing(client, listed.deleted.digests())
+            return f"{self.name}: {missing} deleted rows are not '{client}'s own" if missing else None
         if self._find(update.delete, client) is None:
             return f"{self.name}: the deleted block is no sum of standing additions of '{client}'"
         return None
 
+    def taken(self, update: Update, client: str) -> Update:
+        """Take the server's own sums of the rows shown: what stands is then made of rows, to the last bit of them.
+
+        Sums that are off by the tolerance, again and again, would move the totals where no row does.
+        """
+        told = message(update)
+        if told.added is None and told.deleted is None:
+            return update
+        sides = ((update.add, told.added), (update.delete, told.deleted))
+        made = [s if b is None else Summary.of(b.features, b.labels, update.c) for s, b in sides]
+        return Update(made[0], made[1], update.pairs)
+
     def record(self, update: Update, client: str) -> None:
         """Retire what was deleted, note what was added."""
-        items = self._items.setdefault(client, [])
-        rows = self._rows.setdefault(client, Counter())
         listed = message(update)
         if listed.deleted is not None:
-            self._rows[client] = rows = rows - listed.deleted.digests()
+            self._rows.retire(client, listed.deleted.digests())
         elif not update.delete.is_zero:
             gone = set(self._find(update.delete, client) or ())
-            items[:] = [item for i, item in enumerate(items) if i not in gone]
+            self._items[client] = [item for i, item in enumerate(self._items.get(client, [])) if i not in gone]
         if listed.added is not None:
-            rows.update(listed.added.digests())
+            self._rows.note(client, listed.added.digests())
         elif not update.add.is_zero:
-            items.append(self._sketch(update.add))
+            self._items[client] = [*self._items.get(client, []), self._sketch(update.add)]
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep these clients' items, and take back what the step does to their rows."""
+        undos = (keep_entries(self._items, clients), self._rows.mark())
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
 
     def _makes(self, batch: Batch, summary: Summary) -> bool:
         made = Summary.of(batch.features, batch.labels, summary.c)
@@ -131,7 +153,7 @@ class Ownership(Saveable, AdmissionRule):
     def remembered(self) -> Memory:
         """Return the secret, the sketches of standing messages and the digests of standing rows."""
         owners = client_names(client for client, items in self._items.items() for _ in items)
-        rows = {client: {key.hex(): n for key, n in held.items()} for client, held in self._rows.items()}
+        rows = self._rows.remembered()
         items = stacked((item for items in self._items.values() for item in items), 2 * self._sketch.size)
         return Memory({"seed": self._sketch.seed, "owners": owners, "rows": rows}, {"items": items})
 
@@ -139,10 +161,7 @@ class Ownership(Saveable, AdmissionRule):
         """Take over the secret, sketches and digests."""
         self._sketch = replace(self._sketch, seed=int(memory.values["seed"]))
         self._items = by_name(memory.values["owners"], memory.arrays["items"])
-        self._rows = {
-            client: Counter({bytes.fromhex(key): int(n) for key, n in held.items()})
-            for client, held in memory.values["rows"].items()
-        }
+        self._rows = StandingBlocks.restored(memory.values["rows"])
 
 
 RULES = (Ownership,)

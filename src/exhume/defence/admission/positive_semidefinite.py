@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from exhume.defence.admission._numbers import MOST_ROWS, UNIT, floor_of, whitened_moment
@@ -28,6 +30,7 @@ class PositiveSemidefinite(AdmissionRule):
 
     name = "positive-semidefinite"
     about = "grams positive semidefinite, moments in their span"
+    reads: ClassVar[str] = "message"
     former = ("positive",)
 
     def __init__(self, most_rows: int = MOST_ROWS, unit: float = UNIT) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from exhume.defence.admission._numbers import content
-from exhume.defence.memory import Memory, Saveable
+from exhume.defence.memory import Memory, Saveable, keep_entries
 from exhume.errors import InputError
 from exhume.protocol import AdmissionRule, Head, Target, Update
 from exhume.protocol.message import Message, message
+from exhume.protocol.rules import Undo
 
 __all__ = ["SignedMessages", "SignedTarget", "Signer", "sign"]
 
@@ -93,6 +94,7 @@ class SignedMessages(Saveable, AdmissionRule):
     about = "messages carry their client's tag, each once"
     example: ClassVar[Mapping[str, Any]] = {"keys": {"alice": "sixteen bytes or more"}}
     former = ("origin",)
+    reads: ClassVar[str] = "client"
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         for client, key in keys.items():
@@ -118,6 +120,10 @@ class SignedMessages(Saveable, AdmissionRule):
         """Use up the counter."""
         if isinstance(update, Message):
             self._last[client] = update.counter
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Keep these clients' counters."""
+        return keep_entries(self._last, clients)
 
     @property
     def asks(self) -> frozenset[str]:

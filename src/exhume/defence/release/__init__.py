@@ -10,6 +10,7 @@ from exhume.defence.release._base import STAGES, Rule
 from exhume.defence.release._evaluator import DeletionAccount, KeepsAccounts, Masking, accounts_of, mask_of, rules_of
 from exhume.defence.release.chain import Chain
 from exhume.defence.release.columns import Columns
+from exhume.defence.release.continual import ContinualNoise, EventAccount
 from exhume.defence.release.deletion_mask import DeletionMask
 from exhume.defence.release.every_k_changes import EveryKChanges
 from exhume.defence.release.low_rank import LowRank
@@ -27,8 +28,10 @@ __all__ = [
     "STAGES",
     "Chain",
     "Columns",
+    "ContinualNoise",
     "DeletionAccount",
     "DeletionMask",
+    "EventAccount",
     "EveryKChanges",
     "Heads",
     "IsotropicNoise",

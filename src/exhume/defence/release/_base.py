@@ -22,6 +22,8 @@ class Rule(Saveable, ReleaseRule):
 
     name: ClassVar[str] = ""
     stage: ClassVar[str] = "gate"
+    reads: ClassVar[str] = "message"
+    """What withholding a head may depend on (`exhume.defence.interference`); most rules withhold none."""
 
 
 class Pending(Rule):
@@ -30,6 +32,7 @@ class Pending(Rule):
     A message without effect is no change: otherwise empty messages would open any gate.
     """
 
+    reads = "everyone"
     counts_changes: ClassVar[bool] = False
     """Whether enough changes of one client alone open it."""
 

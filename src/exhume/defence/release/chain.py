@@ -10,7 +10,7 @@ from exhume.defence.release._base import STAGES, stage_of
 from exhume.defence.release._evaluator import mask_of
 from exhume.errors import InputError
 from exhume.protocol.head import Head
-from exhume.protocol.rules import Occasion, ReleaseRule, Undo
+from exhume.protocol.rules import Heads, Occasion, ReleaseRule, Undo
 
 __all__ = ["Chain", "identity"]
 
@@ -52,19 +52,28 @@ class Chain(Saveable, ReleaseRule):
     def release(self, head: Head, occasion: Occasion) -> Head | None:
         """Return what is left after all rules, or None."""
         found: Head | None = head
-        for rule in self.rules:
+        for i, rule in enumerate(self.rules):
             if found is None:
                 return None
             found = rule.release(found, occasion)
-            occasion = _seen_after(rule, occasion)
+            occasion = self._seen_after(i, occasion)
         return found
 
     def record(self, released: Head | None, occasion: Occasion) -> None:
         """Tell every rule what went out."""
-        for rule in self.rules:
-            later = _seen_after(rule, occasion)
+        for i, rule in enumerate(self.rules):
+            later = self._seen_after(i, occasion)
             rule.record(released, occasion)
             occasion = later
+
+    def _seen_after(self, place: int, occasion: Occasion) -> Occasion:
+        """Return what the rules after one may know: behind a mask, the masked ledger only.
+
+        A mask makes that ledger for those who look at it; rounding does not.
+        """
+        mask = mask_of(self.rules[place])
+        blind = all(isinstance(rule, Heads) for rule in self.rules[place + 1 :])
+        return occasion if mask is None or blind else mask.masked(occasion)
 
     def check_size(self, d: int, c: int) -> None:
         """Ask every rule whether it suits such a ledger."""
@@ -111,9 +120,3 @@ def identity(rule: object) -> list[Any]:
         return [name, shown(rule.configuration())]
     told = type(rule).__repr__ is not object.__repr__  # the default has an address in it
     return [name, repr(rule)] if told else [name]
-
-
-def _seen_after(rule: ReleaseRule, occasion: Occasion) -> Occasion:
-    """Return what the rules after this one may know: behind a mask, the masked ledger only."""
-    mask = mask_of(rule)
-    return occasion if mask is None else mask.masked(occasion)

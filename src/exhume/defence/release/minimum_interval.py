@@ -28,6 +28,7 @@ class MinimumInterval(Rule):
 
     name = "minimum-interval"
     about = "at most one head in so many seconds"
+    reads = "everyone"
     example: ClassVar[Mapping[str, Any]] = {"seconds": 60.0}
     former = ("window",)
 

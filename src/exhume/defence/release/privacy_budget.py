@@ -75,6 +75,7 @@ class PrivacyBudget(Rule):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2, "mu": 2.0}
     former_options: ClassVar[Mapping[str, str]] = {"collusion": "colluders"}
     stage = "budget"
+    reads = "everyone"
 
     def __init__(
         self, sigma: float, mu: float, *, scope: str = "run", colluders: int = 1, serve_first: bool = True

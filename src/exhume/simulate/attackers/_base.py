@@ -17,7 +17,17 @@ from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.simulate.prober import Harvest, Prober
 
-__all__ = ["Attacker", "Follow", "Guess", "Learn", "best_estimate", "guess_of_A", "public_head"]
+__all__ = [
+    "Attacker",
+    "Follow",
+    "Guess",
+    "Learn",
+    "best_estimate",
+    "guess_of_A",
+    "label_of_known",
+    "named",
+    "public_head",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +58,25 @@ class Attacker:
     name: str
     about: str
     learn: Learn
-    aim: Literal["read", "replay", "burn"] = "read"
-    """What it wants: to read what was deleted, to put back a block that it was told, to ruin the head."""
+    aim: Literal["read", "label", "replay", "burn"] = "read"
+    """What it wants: to read what was deleted, to read the label of a record whose feature it knows, to put back a
+    block that it was told, or to ruin the head or the service."""
     quick: bool = False
     """Whether a quick matrix plays it."""
+
+
+def named(prober: Prober, label: int) -> Guess:
+    """Return the guess of a label for a feature that the attacker knows."""
+    feature = prober.feature()
+    return Guess(Block.of_sample(label, feature, prober.federation.scenario.classes), label, feature)
+
+
+def label_of_known(change: Matrix, white: Matrix, head: Matrix, feature: Matrix) -> int:
+    """Return the label of a known feature from a whitened change: its scores put back, the one-hot vector stands out.
+
+    ``(L^-1 f)' L' (W - W_post) = f' A^-1 f (e_k - W_post' f)'``.
+    """
+    return int(np.argmax(white @ change + (white @ white) * (head.T @ feature)))
 
 
 def guess_of_A(prober: Prober) -> Matrix:

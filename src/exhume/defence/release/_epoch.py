@@ -1,0 +1,197 @@
+"""One epoch of a continual release: a public measure, totals in its coordinates, and running sums of draws.
+
+In coordinates that the measure ``M = B B'`` whitens and its head ``W`` centres, totals are ``T = B^-1 A B^-T`` and
+``R = B^-1 (G - A W)``, noise is isotropic, and a draw is ``d (d + 1) / 2 + d c`` normals without a product. The gram's
+noise is kept as LAPACK's rectangular packed triangle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg.blas import dger, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf, dtfttr, dtrtrs
+
+from exhume.defence.release._factorisation import Factorisation
+from exhume.numerics import Matrix
+from exhume.protocol.summary import Summary
+
+__all__ = ["FLOOR", "Draws", "EpochMeasure", "NoisedEvent", "Totals", "solve"]
+
+FLOOR = 0.05
+"""Least eigenvalue of the noisy gram in the measure's coordinates; what is below is lifted to it."""
+
+_RESCALED = 2.0**300
+
+_LEFT = 1e-12
+"""Relative size of what roundoff leaves of a gram beside its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class EpochMeasure:
+    """What shapes the noise of an epoch: the factor of a gram, and a head."""
+
+    factor: Matrix
+    head: Matrix
+
+    @classmethod
+    def of(cls, gram: Matrix, moment: Matrix) -> EpochMeasure:
+        """Return the measure of regularised totals."""
+        factor = cholesky(gram, lower=True)
+        return cls(factor, np.ascontiguousarray(dpotrs(factor, moment, lower=1)[0]))
+
+    def moment(self, block: Summary) -> Matrix:
+        """Return ``B^-1 (Q - P W)``."""
+        moved, _ = dtrtrs(self.factor, block.moment - block.gram @ self.head, lower=1)
+        return np.asarray(moved)
+
+    def gram(self, gram: Matrix) -> Matrix:
+        """Return ``B^-1 P B^-T``."""
+        half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
+        return np.asarray(solve_triangular(self.factor, half.T, lower=True, check_finite=False))
+
+    def event(self, block: Summary) -> NoisedEvent:
+        """Return a block in these coordinates."""
+        rows = _rows(block.gram, self.head[:, 0])
+        if rows is None:
+            return NoisedEvent(self.moment(block), dense=self.gram(block.gram))
+        gap = block.moment - rows @ (rows.T @ self.head)
+        white, _ = dtrtrs(self.factor, np.column_stack([rows, gap]), lower=1)
+        return NoisedEvent(np.ascontiguousarray(white[:, rows.shape[1] :]), rows=white[:, : rows.shape[1]])
+
+    def back(self, white: Matrix) -> Matrix:
+        """Return ``B^-T X``."""
+        made, _ = dtrtrs(self.factor, white, lower=1, trans=1)
+        return np.asarray(made)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisedEvent:
+    """A block in the measure's coordinates: its gram as that of a few rows, or dense."""
+
+    moment: Matrix
+    rows: Matrix | None = None
+    """Columns whose products make the gram (d x rows)."""
+    dense: Matrix | None = None
+    share: float = 1.0
+    """How much of it counts; below 1 where a cap cut it."""
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one record."""
+        return self.rows is not None and self.rows.shape[1] == 1
+
+    @property
+    def sizes(self) -> tuple[float, float]:
+        """The sizes of the gram and of the moment, uncut."""
+        gram = self.dense if self.rows is None else self.rows.T @ self.rows
+        return 0.0 if gram is None else float(np.linalg.norm(gram)), float(np.linalg.norm(self.moment))
+
+    def add_to(self, gram: Matrix, sign: float) -> None:
+        """Add the gram, or take it away, in place: the lower triangle counts. The array is in Fortran order."""
+        if self.rows is not None:
+            dsyrk(sign * self.share, self.rows, beta=1.0, c=gram, lower=1, overwrite_c=1)
+        elif self.dense is not None:
+            gram += sign * self.share * self.dense
+
+
+def _rows(gram: Matrix, probe: Matrix) -> Matrix | None:
+    """Return columns whose products make a gram, where a few do, in time that hardly counts; else None.
+
+    With f the gram's row at its largest diagonal entry, scaled, ``gram - f f'`` is a Schur complement: positive
+    semidefinite if the gram is, and zero if its trace is. Where one is not enough, pivoted Cholesky finds more. A gram
+    that is not positive semidefinite is found by its product with a probe.
+    """
+    d, diagonal = len(gram), np.diag(gram)
+    top = int(np.argmax(diagonal))
+    size, trace = float(diagonal[top]), float(diagonal.sum())
+    if size <= 0.0:
+        return None
+    rows: Matrix = (gram[top] / math.sqrt(size))[:, None]
+    if abs(trace - float(np.vdot(rows, rows))) > _LEFT * trace:
+        factor, pivots, rank, _ = dpstrf(gram, tol=_LEFT * trace / d, lower=1)
+        if rank > d // 8:
+            return None
+        rows = np.zeros((d, rank), order="F")
+        rows[pivots - 1] = np.tril(factor)[:, :rank]
+    gap = float(np.abs(gram @ probe - rows @ (rows.T @ probe)).max())
+    return rows if gap <= 10.0 * _LEFT * trace * float(np.abs(probe).sum()) else None
+
+
+@dataclass(eq=False)
+class Totals:
+    """Running totals in the measure's coordinates, with the noise that earlier epochs left in them."""
+
+    gram: Matrix
+    """In Fortran order; the lower triangle counts."""
+    moment: Matrix
+
+    def add(self, event: NoisedEvent, sign: float) -> None:
+        """Take up one block."""
+        event.add_to(self.gram, sign)
+        self.moment = self.moment + sign * event.share * event.moment
+
+
+class Draws:
+    """Running sums of draws, one for each power of the factorisation: the noise on the totals is their mixture."""
+
+    def __init__(self, factorisation: Factorisation, d: int, c: int) -> None:
+        self.factorisation, self.d, self.c = factorisation, d, c
+        self.sums: Matrix = np.zeros((len(factorisation.decays), d * (d + 1) // 2 + d * c))
+        self.scales: Matrix = np.ones(len(factorisation.decays))
+        """What each sum is to be multiplied by: decays touch these and not the sums."""
+        self.events = 0
+
+    def noise(self, draw: Matrix | None = None) -> Matrix:
+        """Return the noise on the present totals, or on the next ones, given the draw of the event between."""
+        f = self.factorisation
+        if draw is None:
+            return (f.weights * self.scales) @ self.sums
+        return (f.weights * self.scales * f.decays) @ self.sums + draw
+
+    def add(self, draw: Matrix) -> None:
+        """Take up the draw of one event, in place."""
+        self.scales = self.scales * self.factorisation.decays
+        if 1.0 / self.scales.min() > _RESCALED:
+            self.sums *= self.scales[:, None]
+            self.scales = np.ones_like(self.scales)
+        self.sums = dger(1.0, draw, 1.0 / self.scales, a=self.sums.T, overwrite_a=1).T
+        self.events += 1
+
+    def parts(self, noise: Matrix, s: float, tau: float) -> tuple[Matrix, Matrix]:
+        """Return noise as a lower triangle of variance ``tau^2`` (twice that on the diagonal), and a moment's."""
+        size = self.d * (self.d + 1) // 2
+        gram, _ = dtfttr(self.d, noise[:size], uplo="L")
+        gram *= tau
+        gram.flat[:: self.d + 1] *= math.sqrt(2.0)
+        return gram, s * noise[size:].reshape(self.d, self.c)
+
+    def arrays(self) -> dict[str, Matrix]:
+        """Return it as arrays by name."""
+        return {"draws.sums": self.sums, "draws.scales": self.scales, "draws.events": np.array([float(self.events)])}
+
+    @classmethod
+    def restored(cls, factorisation: Factorisation, d: int, c: int, arrays: Mapping[str, Matrix]) -> Draws:
+        """Return what `arrays` was taken from."""
+        made = cls(factorisation, d, c)
+        made.sums, made.scales = np.array(arrays["draws.sums"]), np.array(arrays["draws.scales"])
+        made.events = int(arrays["draws.events"][0])
+        return made
+
+
+def solve(gram: Matrix, moment: Matrix, again: Callable[[], Matrix]) -> tuple[Matrix, Matrix | None]:
+    """Return ``T^-1 R``; where T is below `FLOOR` somewhere it is lifted, and returned beside it.
+
+    What is solved is public (noisy) already: lifting it tells nothing. Of the gram, in Fortran order, the lower
+    triangle counts; it is overwritten, and where it must be lifted it is made ``again``.
+    """
+    factor, info = dpotrf(gram, lower=1, clean=0, overwrite_a=1)
+    if info == 0 and float(np.diag(factor).min()) ** 2 >= FLOOR:
+        return np.asarray(dpotrs(factor, moment, lower=1)[0]), None
+    values, vectors = eigh(again(), lower=True)
+    lifted = np.maximum(values, FLOOR)
+    return vectors @ ((vectors.T @ moment) / lifted[:, None]), (vectors * lifted) @ vectors.T

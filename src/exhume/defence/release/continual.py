@@ -1,0 +1,379 @@
+"""Continual release: heads follow from running totals with correlated noise, and a record's whole life is one figure.
+
+Every accepted submission is one event, additions and deletions alike. An event brings one draw, which stays in all
+later totals with shares that fall off (`_factorisation`). All heads ever released, by whomever they are provoked and
+however many they are, are functions of the noisy totals, and those of ``C x + z``: each event is seen once through
+Gaussian noise. A block (P, Q) that comes or goes is
+
+    mu^2 = k^2 ( |B^-1 P B^-T|^2 / (2 tau^2) + |B^-1 (Q - P W)|^2 / s^2 )
+
+away from one of nothing in the sense of Gaussian privacy, k being the sensitivity of the factorisation, ``B B'`` and W
+the epoch's measure. C has no negative entry, so that an addition and the deletion after it are at most ``sqrt(2)``
+times that apart from neither: the figure for a record's whole life, known when it is taken in. Senders may choose what
+they send by what they have seen: for Gaussian noise and a lower triangular C this changes nothing (Denisov et al.
+2022).
+
+**The measure** is fixed for an epoch. The first is that of public rows where there are some; else of what the ledger
+holds when the first head is due (its founders: their additions came before anybody saw a head and are in no account,
+their deletions are). An epoch ends after ``horizon`` events, or when the noisy gram has grown to `GROWN` times the
+measure: both are public. Noise that is in the totals stays there; the next epoch's measure is at least the last one's
+in every direction, so that no record weighs more in it.
+
+**The cap** holds for single records: of one whose mu would be above it the heads are shown a share only, the same when
+it comes and when it goes. The ledger has all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import eigh, solve_triangular
+
+from exhume.defence.memory import Memory, client_names
+from exhume.defence.release._base import Rule, at_least, positive
+from exhume.defence.release._epoch import Draws, EpochMeasure, NoisedEvent, Totals, solve
+from exhume.defence.release._evaluator import DeletionAccount
+from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._sticky import as_key, keyed_generator
+from exhume.errors import InputError
+from exhume.numerics import Matrix
+from exhume.protocol.head import Head
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.rules import Occasion, Undo, keep
+from exhume.protocol.summary import Summary
+
+__all__ = ["ContinualNoise", "EventAccount"]
+
+GROWN = 2.0
+"""How many times the measure the noisy gram may be, on average over directions, before a new epoch begins."""
+
+PURPOSE = "continual_noise"
+"""What the draws are seeded with beside key and state: another one would be other noise."""
+
+
+@dataclass(frozen=True)
+class EventAccount(DeletionAccount):
+    """A block that came or went, and what all heads ever released tell of that."""
+
+    deleted: bool = True
+
+    @property
+    def life(self) -> float:
+        """The mu of the whole life of what is in it: its addition and its deletion together."""
+        return math.sqrt(2.0) * self.mu
+
+
+@dataclass(frozen=True, eq=False)
+class _Epoch:
+    """A measure, the totals in its coordinates, and the sums of draws."""
+
+    measure: EpochMeasure
+    totals: Totals
+    draws: Draws
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What an occasion brings: its blocks and its draw, the head that follows, and whether the epoch ends with it."""
+
+    occasion: Occasion
+    epoch: _Epoch
+    blocks: tuple[tuple[NoisedEvent, float], ...]
+    draw: Matrix | None
+    """None where nobody sent anything: the head is then that of the present totals."""
+    head: Matrix
+    lifted: Matrix | None
+    accounts: tuple[EventAccount, ...]
+    spent: bool
+
+
+class ContinualNoise(Rule):
+    """Releases the heads of noisy running totals: one figure per record for all heads there will ever be.
+
+    Parameters
+    ----------
+    sigma
+        Size of the noise in the head at the end of an epoch, as `PosteriorNoise` at this sigma before the noise on the
+        gram amplifies it.
+    spread
+        Size of the noise on the gram at the end of an epoch: its eigenvalues relative to the measure's lie mostly
+        within ``1 - spread`` and ``1 + spread``. Above 0 and below 0.8.
+    horizon
+        Events of an epoch. A longer one costs little (its noise grows as the root of the logarithm), an epoch more
+        costs as much noise again.
+    cap
+        Largest mu of a single record's coming, and of its going; none by default.
+    founding
+        Submissions before the first head; until then heads are withheld.
+    public
+        Totals of public rows, scaled to as many rows as the ledger is expected to hold: the first measure.
+    key
+        The secret behind the draws (hexadecimal or bytes); made if not given.
+    """
+
+    name = "continual-noise"
+    about = "heads of noisy running totals: one figure per record, for life"
+    example: ClassVar[Mapping[str, Any]] = {"sigma": 0.2}
+    stage = "mask"
+
+    def __init__(
+        self,
+        sigma: float,
+        *,
+        spread: float = 0.7,
+        horizon: int = 1000,
+        cap: float | None = None,
+        founding: int = 0,
+        public: Summary | None = None,
+        key: str | bytes | None = None,
+    ) -> None:
+        self.sigma = positive("sigma", sigma)
+        if not 0 < spread < 0.8:
+            raise InputError("spread", "above 0 and below 0.8", spread)
+        self.spread, self.horizon = float(spread), at_least("horizon", horizon, 2)
+        self.cap = None if cap is None else positive("cap", cap)
+        self.founding = at_least("founding", founding, 0)
+        self._public = public
+        self._factorisation = Factorisation.of(self.horizon)
+        self._key = as_key(key)
+        self._epoch: _Epoch | None = None
+        self._pending: _Step | None = None
+        self._memo: _Step | None = None
+        self._accounts: list[EventAccount] = []
+        self._number = self._epochs = 0
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the constructor's arguments but the key and the public totals, which are kept with the state."""
+        return {name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "founding")}
+
+    @property
+    def accounts(self) -> tuple[EventAccount, ...]:
+        """All blocks that came or went since the first head, in order."""
+        return (*self._accounts, *(() if self._pending is None else self._pending.accounts))
+
+    @property
+    def deletions(self) -> tuple[EventAccount, ...]:
+        """All deletions, in order."""
+        return tuple(account for account in self.accounts if account.deleted)
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs there were, the present one included."""
+        return self._epochs
+
+    def event_noise(self, d: int) -> tuple[float, float]:
+        """Return the noise that one draw has: s of the head, tau of the gram."""
+        growth = self._factorisation.largest
+        # A symmetric d x d matrix of off-diagonal variance tau^2 has its spectrum within 2 tau sqrt(d).
+        return self.sigma / growth, self.spread / (2.0 * math.sqrt(d)) / growth
+
+    def deletion_noise(self, d: int) -> tuple[float, float]:
+        """Return the noise between the totals before a deletion and after it: s of the head, tau of the gram."""
+        s, tau = self.event_noise(d)
+        return s * self._factorisation.step, tau * self._factorisation.step
+
+    def mu(self, event: NoisedEvent) -> float:
+        """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
+        (gram, moment), (s, tau) = event.sizes, self.event_noise(len(event.moment))
+        return self._factorisation.sensitivity * math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2)
+
+    def quote(self, block: Summary) -> float:
+        """Return the mu that a record would have for life, if it were taken in now."""
+        self._flush()
+        if self._epoch is None:
+            raise InputError("measure", "fixed, with the first head", "none yet")
+        return math.sqrt(2.0) * self._cut(self._epoch.measure.event(block))[1]
+
+    def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
+        """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
+        self._flush()
+        if self._epoch is None:
+            total = ledger.summary
+            return total.gram + ledger.gamma * np.eye(ledger.d), total.moment
+        return _coloured(self._epoch.measure, *self._noisy(self._epoch))
+
+    def masked(self, occasion: Occasion) -> Occasion:
+        """Return the occasion as later rules may see it: with a ledger of the noisy totals."""
+        step = self._after(occasion)
+        if step is None:
+            return occasion
+        gram, moment = self._noisy(step.epoch, step)
+        A, _ = _coloured(step.epoch.measure, gram if step.lifted is None else step.lifted, moment)
+        ledger = occasion.ledger
+        noisy = Summary.kept(A - ledger.gamma * np.eye(ledger.d), A @ step.head)
+        return replace(occasion, ledger=Ledger(noisy, ledger.gamma))
+
+    def release(self, head: Head, occasion: Occasion) -> Head | None:
+        """Return the head of the noisy totals; nothing while the founders come in."""
+        step = self._after(occasion)
+        return None if step is None else replace(head, weights=step.head)
+
+    def record(self, released: Head | None, occasion: Occasion) -> None:
+        """Take up the occasion's event, whether or not a head went out."""
+        step = self._after(occasion)
+        self._flush()
+        self._memo = None
+        if step is not None:
+            self._pending, self._number = step, self._number + (step.draw is not None)
+            self._epochs += self._epoch is None
+            self._epoch = step.epoch
+
+    def checkpoint(self, clients: Sequence[str]) -> Undo:
+        """Take the last step into the sums, and keep the rest, which is replaced and never changed."""
+        self._flush()
+        return keep(self)
+
+    def _flush(self) -> None:
+        """Take the last recorded step into totals and sums, in place: it can no longer fail."""
+        step, self._pending = self._pending, None
+        if step is None or step.draw is None:
+            return
+        for block, sign in step.blocks:
+            step.epoch.totals.add(block, sign)
+        step.epoch.draws.add(step.draw)
+        self._accounts.extend(step.accounts)
+        if step.spent:
+            self._epoch = self._turned(step.epoch)
+            self._epochs += 1
+
+    def _after(self, occasion: Occasion) -> _Step | None:
+        """Return what an occasion brings; None while the founders come in."""
+        if self._memo is None or self._memo.occasion is not occasion:
+            self._flush()
+            epoch, opened = self._epoch, False
+            if epoch is None:
+                epoch, opened = self._opened(occasion), True
+            self._memo = None if epoch is None else self._step(epoch, occasion, opened)
+        return self._memo
+
+    def _opened(self, occasion: Occasion) -> _Epoch | None:
+        """Return the first epoch, whose totals hold everything that has come in so far, this occasion's blocks too."""
+        ledger, total = occasion.ledger, occasion.ledger.summary
+        if occasion.counts.submissions < self.founding or (self._public is None and total.is_zero):
+            return None
+        A = total.gram + ledger.gamma * np.eye(ledger.d)
+        draws = Draws(self._factorisation, ledger.d, ledger.c)
+        if self._public is None:
+            measure = EpochMeasure.of(A, total.moment)
+            return _Epoch(measure, Totals(np.eye(ledger.d, order="F"), np.zeros((ledger.d, ledger.c))), draws)
+        measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
+        moment = measure.moment(Summary.kept(A, total.moment))
+        return _Epoch(measure, Totals(np.asfortranarray(measure.gram(A)), moment), draws)
+
+    def _step(self, epoch: _Epoch, occasion: Occasion, opened: bool) -> _Step:
+        blocks: list[tuple[NoisedEvent, float]] = []
+        accounts = []
+        for client, update in zip(occasion.clients, occasion.updates, strict=True):
+            for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
+                if block.is_zero or (opened and self._public is None):
+                    continue  # founders are in the measure
+                event, mu = self._cut(epoch.measure.event(block))
+                blocks += [] if opened else [(event, sign)]
+                accounts.append(EventAccount(occasion.counts.submissions, client, mu, deleted=sign < 0))
+        draw = self._draw(epoch, blocks) if opened or occasion.updates else None
+        step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False)
+        gram, moment = self._noisy(epoch, step)
+        grown = float(np.trace(gram)) >= GROWN * len(gram)
+        solved, lifted = solve(gram, moment, lambda: self._noisy(epoch, step)[0])
+        head = epoch.measure.head + epoch.measure.back(solved)
+        return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.events + 1 >= self.horizon)
+
+    def _cut(self, event: NoisedEvent) -> tuple[NoisedEvent, float]:
+        """Return an event within the cap, and its mu; blocks of several records are not cut."""
+        mu = self.mu(event)
+        if self.cap is None or not event.single or mu <= self.cap:
+            return event, mu
+        return replace(event, share=self.cap / mu), self.cap
+
+    def _draw(self, epoch: _Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
+        # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
+        state = hashlib.blake2b(epoch.totals.moment.tobytes(), key=self._key)
+        for block, sign in blocks:
+            state.update((sign * block.share * block.moment).tobytes())
+        rng = keyed_generator(self._key, PURPOSE, self._number.to_bytes(8, "little") + state.digest())
+        return np.asarray(rng.standard_normal(epoch.draws.sums.shape[1]))
+
+    def _noisy(self, epoch: _Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
+        """Return the noisy totals in the measure's coordinates, now or after a step: of the gram a lower triangle."""
+        draws, (s, tau) = epoch.draws, self.event_noise(epoch.draws.d)
+        gram, moment = draws.parts(draws.noise(None if step is None else step.draw), s, tau)
+        gram += epoch.totals.gram
+        moment = moment + epoch.totals.moment
+        for block, sign in () if step is None else step.blocks:
+            block.add_to(gram, sign)
+            moment = moment + sign * block.share * block.moment
+        return gram, moment
+
+    def _turned(self, epoch: _Epoch) -> _Epoch:
+        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals."""
+        gram, moment = self._noisy(epoch)
+        gram = np.tril(gram) + np.tril(gram, -1).T
+        old = epoch.measure
+        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
+        head, factor = np.ascontiguousarray(old.head + old.back(solved)), old.factor
+        moment = moment - gram @ solved
+        if float(np.trace(gram)) >= GROWN * len(gram):
+            values, vectors = eigh(gram)
+            factor = EpochMeasure.of(_squared(old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))), head).factor
+            measure = EpochMeasure(factor, head)
+            gram = measure.gram(old.factor @ gram @ old.factor.T)
+            moment = solve_triangular(factor, old.factor @ moment, lower=True)
+        totals = Totals(np.asfortranarray(gram), np.ascontiguousarray(moment))
+        return _Epoch(EpochMeasure(factor, head), totals, Draws(self._factorisation, epoch.draws.d, epoch.draws.c))
+
+    def remembered(self) -> Memory:
+        """Return the epoch, its draws, the account and the key. Whoever has them can take the noise off again."""
+        self._flush()
+        client_names(account.client for account in self._accounts)
+        values = {
+            "key": self._key.hex(),
+            "number": self._number,
+            "epochs": self._epochs,
+            "accounts": [asdict(account) for account in self._accounts],
+        }
+        arrays: dict[str, Matrix] = {}
+        if self._public is not None:
+            arrays |= {"public.gram": self._public.gram, "public.moment": self._public.moment}
+        if self._epoch is not None:
+            measure, totals = self._epoch.measure, self._epoch.totals
+            arrays |= {"factor": np.tril(measure.factor), "head": measure.head, **self._epoch.draws.arrays()}
+            arrays |= {"gram": np.tril(totals.gram), "moment": totals.moment}
+        return Memory(values, arrays)
+
+    def restore(self, memory: Memory) -> None:
+        """Take over the epoch, its draws, the account and the key."""
+        values, arrays = memory.values, memory.arrays
+        epoch, public = None, None
+        if "public.gram" in arrays:
+            public = Summary.kept(arrays["public.gram"], arrays["public.moment"])
+        if "factor" in arrays:
+            d, c = arrays["moment"].shape
+            epoch = _Epoch(
+                EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
+                Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
+                Draws.restored(self._factorisation, d, c, arrays),
+            )
+        self._key, self._public, self._epoch = as_key(str(values["key"])), public, epoch
+        self._accounts = [EventAccount(**account) for account in values["accounts"]]
+        self._number, self._epochs = int(values["number"]), int(values["epochs"])
+        self._pending = self._memo = None
+
+
+def _squared(root: Matrix) -> Matrix:
+    return np.asarray(root @ root.T)
+
+
+def _coloured(measure: EpochMeasure, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
+    """Return totals in their own coordinates: ``A`` and ``G``."""
+    whole = np.tril(gram) + np.tril(gram, -1).T
+    lower = np.tril(measure.factor)
+    A = lower @ whole @ lower.T
+    return A, lower @ moment + A @ measure.head
+
+
+RULES = (ContinualNoise,)

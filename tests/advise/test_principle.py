@@ -1,0 +1,83 @@
+"""The attacks that broke the first hardened server, against the rules that they broke and the server that it is now."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from exhume.advise import run as runner
+from exhume.advise.advice import LEVEL, POWER, detectable
+from exhume.advise.records import CellResult
+from exhume.advise.run import Cell, Request, matrix_of
+
+SMALL = Request(dim=24, trials=20, averaged=8)
+
+
+@pytest.fixture(scope="module")
+def dealt():
+    return matrix_of(SMALL)
+
+
+@pytest.fixture(scope="module")
+def play(dealt):
+    def played(attack, name, trials=SMALL.trials):
+        matrix = replace(dealt, request=replace(SMALL, trials=trials))
+        found = CellResult.model_validate(runner.work(matrix, Cell(attack, name)))
+        assert found.error is None
+        return found.score
+
+    return played
+
+
+def luck(trials):
+    """The most labels of a chance of 10% that come by once in a thousand runs."""
+    return binom(trials, 0.1).ppf(1 - 1e-3)
+
+
+def test_refusals_name_the_label_where_rules_look_at_others_and_not_on_the_hardened_server(play):
+    assert play("refusal-oracle", "rows+replay").labels > 3 * luck(SMALL.trials) / 2
+    assert play("refusal-oracle", "hardened").labels <= luck(SMALL.trials)
+    assert play("refusal-oracle", "hardened+sums").labels <= luck(SMALL.trials)
+
+
+def test_errors_tell_of_the_gram_on_the_bare_server_and_not_on_the_hardened_one(play):
+    assert play("error-oracle", "none").labels > luck(SMALL.trials)
+    assert play("error-oracle", "hardened").labels <= luck(SMALL.trials)
+
+
+def test_giants_are_absorbed_by_the_bare_server_and_refused_by_the_hardened_one(play):
+    swallowed, stopped = play("absorb", "none"), play("absorb", "hardened")
+    assert swallowed.damage[0] > 10
+    assert stopped.damage[0] < 1 and stopped.honest_refused == 0
+    assert set(stopped.refused) == {"bounded-influence"}
+
+
+def test_front_running_stops_honest_clients_where_duplicates_are_refused_and_not_on_the_hardened_server(play):
+    assert play("front-running", "duplicates").honest_refused + play("front-running", "rows+replay").honest_refused > 0
+    stopped = play("front-running", "hardened")
+    assert stopped.honest_refused == 0 and stopped.damage[0] < 10
+
+
+def test_a_history_of_exact_heads_tells_every_label(play):
+    assert play("history", "none").labels == SMALL.trials
+    assert play("fold-pump", "none").labels == SMALL.trials
+    assert play("history-blind", "none", 5).labels >= 3
+
+
+@pytest.mark.parametrize("attack", ["history-blind", "history", "fold-pump"])
+def test_the_new_readers_play_against_the_hardened_server(play, attack):
+    score = play(attack, "hardened", 5)
+    assert score.guessed == score.deleted == 5 and not score.failures
+
+
+@pytest.mark.parametrize(("trials", "attacks"), [(20, 26), (200, 9), (40, 1)])
+def test_what_is_detectable_is_found_out_with_the_power_that_is_promised(trials, attacks):
+    rate = detectable(trials, attacks, 0.15)
+    draws = np.random.default_rng(0).binomial(trials, rate, 20_000)
+    refuted = attacks * binom.sf(draws - 1, trials, 0.15) < LEVEL
+    assert refuted.mean() == pytest.approx(POWER, abs=4 * np.sqrt(POWER * (1 - POWER) / 20_000))
+
+
+def test_at_twenty_deletions_and_26_attacks_half_of_all_labels_may_go_unnoticed():
+    assert detectable(20, 26, 0.15) == pytest.approx(0.52, abs=0.01)

@@ -1,0 +1,176 @@
+"""Bounds on rows, messages and clients: what they refuse, what honest clients may send, and what they prove."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import exhume as ex
+from exhume import Client, Ledger, Server, Summary, Update
+from exhume.defence import Bounds, Entry, build, hardened, hardened_config
+from exhume.defence.admission import BoundedInfluence, Ownership, WholeMessages
+from exhume.errors import InputError
+from exhume.protocol import count, itemise
+
+D, C, GAMMA = 8, 3, 1e-3
+BOUNDS = Bounds(longest=2.0, message_rows=5, client_rows=12)
+
+
+def rows(n, length=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    made = rng.normal(size=(n, D))
+    return length * made / np.linalg.norm(made, axis=1, keepdims=True), rng.integers(0, C, n)
+
+
+def refused(update, rule=None, client="mallory"):
+    rule = rule or BoundedInfluence(**BOUNDS.options())
+    return rule.refuse(update, client)
+
+
+def test_bounds_are_measured_on_the_operators_own_rows():
+    features, _ = rows(40, 3.0)
+    found = Bounds.measure(features, client_rows=100, margin=1.5)
+    assert found.longest == pytest.approx(4.5)
+    assert (found.message_rows, found.client_rows) == (100, 100)
+    assert Bounds.measure(features, client_rows=100, message_rows=7).message_rows == 7
+    for wrong in ({"client_rows": 0}, {"client_rows": 3, "margin": 0.9}, {"client_rows": 3, "message_rows": 0}):
+        with pytest.raises(InputError):
+            Bounds.measure(features, **wrong)
+    with pytest.raises(InputError, match="at least one row"):
+        Bounds.measure(np.empty((0, D)), client_rows=1)
+    with pytest.raises(InputError, match="longest"):
+        Bounds(np.inf, 1, 1)
+
+
+def test_without_bounds_no_hardened_server_starts_and_the_error_says_how_to_get_them():
+    with pytest.raises(InputError, match=r"Bounds\.measure\(features, client_rows="):
+        ex.hardened(Ledger.zeros(D, C, GAMMA))
+    with pytest.raises(InputError, match=r"Bounds\.measure"):
+        build(hardened_config(D), Ledger.zeros(D, C, GAMMA))
+
+
+@pytest.mark.parametrize("side", ["adding", "deleting"])
+def test_a_message_of_sums_is_bounded_by_its_trace_and_its_moment(side):
+    send = getattr(Update, side)
+    assert refused(send(Summary.of(*rows(5, 2.0), C))) is None
+    assert "trace" in refused(send(Summary.of(*rows(5, 2.01), C)))
+    assert "trace" in refused(send(Summary.of(*rows(1, 1e10), C)))
+    assert "trace" in refused(send(Summary.of(*rows(1, 1e150), C)))
+    moment = Summary.of(*rows(1), C)
+    assert refused(send(moment.with_moment(2.2 * moment.moment))) is None  # five rows could be as long together
+    assert "moment" in refused(send(moment.with_moment(2.3 * moment.moment)))
+    assert "moment" in refused(send(Summary.zeros(D, C).with_moment(np.full((D, C), 1e-9))))
+
+
+def test_a_message_of_declared_or_shown_rows_is_bounded_by_them():
+    one = Summary.of(*rows(1, 2.0), C)
+    assert refused(count(Update.adding(one), added=[1, 0, 0])) is None
+    assert "trace" in refused(count(Update.adding(one + one), added=[1, 0, 0]))
+    assert "declared" in refused(count(Update.adding(one), added=[6, 0, 0]))
+    assert refused(itemise(C, add=rows(5, 2.0))) is None
+    assert "6 rows" in refused(itemise(C, add=rows(6)))
+    mixed = rows(5)
+    mixed[0][3] *= 2.1
+    assert "length" in refused(itemise(C, add=mixed))
+
+
+def test_a_client_has_so_many_rows_and_no_more_and_others_do_not_count():
+    rule = BoundedInfluence(**BOUNDS.options())
+    server = Server(Ledger.zeros(D, C, GAMMA), admission=[rule])
+    assert [server.submit(itemise(C, add=rows(5, seed=i)), "a").accepted for i in range(3)] == [True, True, False]
+    assert server.submit(itemise(C, add=rows(5, seed=9)), "b").accepted
+    assert server.submit(itemise(C, delete=rows(5, seed=0)), "a").accepted
+    assert server.submit(itemise(C, add=rows(5, seed=3)), "a").accepted
+    assert rule.rows("a") == 10
+    full = [Update.adding(Summary.of(*rows(4, 2.0, seed=i), C)) for i in range(4)]
+    assert [server.submit(update, "sums").accepted for update in full] == [True, True, True, False]
+
+
+def test_the_rows_of_clients_outlive_the_process_and_a_failed_step_leaves_them():
+    rule, again = (BoundedInfluence(**BOUNDS.options()) for _ in range(2))
+    rule.record(itemise(C, add=rows(4)), "a")
+    undo = rule.checkpoint(("a", "b"))
+    rule.record(itemise(C, add=rows(3)), "a")
+    rule.record(itemise(C, add=rows(3)), "b")
+    undo()
+    assert (rule.rows("a"), rule.rows("b")) == (4, 0)
+    again.load(rule.save())
+    assert again.rows("a") == 4
+    with pytest.raises(InputError, match="longest"):
+        BoundedInfluence(3.0, 5, 12).load(rule.save())
+
+
+def test_whole_messages_are_taken_back_bit_for_bit_and_once():
+    server = Server(Ledger.zeros(D, C, GAMMA), admission=[WholeMessages()])
+    first, second = (Summary.of(*rows(3, seed=i), C) for i in range(2))
+    assert server.submit(Update.adding(first), "a").accepted
+    assert not server.submit(Update.deleting(first), "b").accepted
+    assert not server.submit(Update.deleting(Summary(first.gram * (1 + 1e-15), first.moment)), "a").accepted
+    assert not server.submit(Update.deleting(second), "a").accepted
+    assert server.submit(Update(second, first), "a").accepted  # the batch out, another in, in one message
+    assert not server.submit(Update.deleting(first), "a").accepted
+    again = WholeMessages()
+    again.load(server.admission[0].save())
+    assert again.refuse(Update.deleting(second), "a") is None
+    assert again.refuse(Update.deleting(first), "a") is not None
+
+
+def test_sums_that_are_off_by_the_tolerance_move_nothing_where_rows_are_shown():
+    server = Server(Ledger.zeros(D, C, GAMMA), admission=[Ownership(D, C, show_rows=True)])
+    features, labels = rows(2)
+    exact = Summary.of(features, labels, C)
+    for sign in (1.0, -1.0) * 50:
+        off = Summary(exact.gram * (1 - sign * 5e-7), exact.moment)
+        side = {"add": (features, labels)} if sign > 0 else {"delete": (features, labels)}
+        sent = itemise(C, **side)
+        told = replace(sent, **{"add" if sign > 0 else "delete": off})
+        assert server.submit(told, "mallory").accepted
+    assert np.abs(server.ledger.summary.gram).max() <= 100 * 2.0**-52
+
+
+MODES = {"rows": {}, "messages": {"show_rows": False}, "totals": {"show_rows": False, "keep_totals": True}}
+
+
+def crowd(n=400, d=D, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, n)
+    centres = rng.normal(size=(C, d))
+    return np.maximum(rng.normal(size=(n, d)) + 1.5 * centres[y], 0.0) + 1e-3, y
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_giants_that_come_and_go_are_not_absorbed(mode):
+    """Attack 1 of the review: rows of size 1e10, added and deleted, once swallowed everybody's gram."""
+    F, y = crowd()
+    bounds = Bounds.measure(F, client_rows=200)
+    server = hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, rows=400, key="42" * 16, **MODES[mode])
+    honest = Client(server, "alice", show_rows=mode == "rows")
+    for start in range(0, 100, 20):
+        assert honest.add(F[start : start + 20], y[start : start + 20]).accepted
+    before = server.ledger.summary
+    for size in (1.0, 1e2, 1e5, 1e10, 1e100):
+        giant = (size * F[200:220], y[200:220])
+        mallory = Client(server, "mallory", show_rows=mode == "rows")
+        if mallory.add(*giant).accepted:
+            assert mallory.delete(*giant).accepted
+    np.testing.assert_allclose(server.ledger.summary.gram, before.gram, rtol=1e-13)
+    assert honest.delete(F[:20], y[:20]).accepted
+    assert honest.add(F[300:320], y[300:320]).accepted
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_hardened_server_keeps_no_matrix_per_client_unless_asked(mode):
+    F, y = crowd(40, 16)
+    bounds = Bounds.measure(F, client_rows=50)
+    sizes = []
+    for clients in (1, 9):
+        server = hardened(Ledger.zeros(16, C, GAMMA), bounds=bounds, rows=40, admission=True, **MODES[mode])
+        for k in range(clients):
+            Client(server, f"client {k}", show_rows=mode == "rows").add(F[k : k + 1], y[k : k + 1])
+        sizes.append(sum(len(rule.save()) for rule in server.admission if hasattr(rule, "save")))
+    assert ((sizes[1] - sizes[0]) / 8 > 16 * 16 * 8) is (mode == "totals")
+
+
+def test_old_and_new_entries_are_readable_by_name():
+    entry = Entry.of("bounded-influence", **BOUNDS.options())
+    assert entry.options == {"longest": 2.0, "message_rows": 5, "client_rows": 12}

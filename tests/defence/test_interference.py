@@ -1,0 +1,173 @@
+"""Non-interference: two worlds that differ in what others send give one client the same answers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exhume import Ledger, Server, Summary, Update
+from exhume.defence import Bounds, accountants, admission, hardened, interfering, reads_of, release
+from exhume.defence.admission import Duplicates, Replay
+from exhume.defence.interference import READS
+from exhume.protocol import Heads, itemise
+from exhume.protocol.summary import Summary as Sums
+
+D, C, GAMMA, POOL = 5, 3, 1e-3, 12
+RNG = np.random.default_rng(0)
+F, Y = np.abs(RNG.normal(size=(POOL, D))) + 0.1, RNG.integers(0, C, POOL)
+BOUNDS = Bounds.measure(F, client_rows=20, message_rows=6)
+MODES = {"rows": {}, "messages": {"show_rows": False}, "totals": {"show_rows": False, "keep_totals": True}}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message: rows of the pool at a scale, added or deleted, honest or made up."""
+
+    rows: tuple[int, ...]
+    deletes: bool
+    scale: float = 1.0
+    fake: str = ""
+
+
+def update_of(sent, shown):
+    features, labels = sent.scale * F[list(sent.rows)], Y[list(sent.rows)]
+    made = itemise(C, **{"delete" if sent.deletes else "add": (features, labels)})
+    if sent.fake == "moment":
+        zero = Summary.zeros(D, C)
+        return Update(zero.with_moment(made.net.moment), zero)
+    if sent.fake == "identity":
+        return Update.adding(Sums(sent.scale * np.eye(D), np.zeros((D, C))))
+    if sent.fake == "negative":
+        return Update.adding(Sums(-made.add.gram - made.delete.gram, made.add.moment + made.delete.moment))
+    return made if shown else Update(made.add, made.delete)
+
+
+rows_of_pool = st.lists(st.integers(0, POOL - 1), min_size=1, max_size=3, unique=True).map(tuple)
+honest = st.builds(Sent, rows_of_pool, st.booleans())
+any_message = st.builds(
+    Sent,
+    rows_of_pool,
+    st.booleans(),
+    st.sampled_from([1.0, 1.0, 0.5, -1.0, 1.05, 1e3, 1e10]),
+    st.sampled_from(["", "", "", "moment", "identity", "negative"]),
+)
+
+
+def answers(server, script, others, shown):
+    """Play a script of mallory's, each message after one of the others'; return all that mallory is told."""
+    told = []
+    for mine, theirs in zip(script, others, strict=True):
+        if theirs is not None:
+            server.submit(update_of(theirs[1], shown), theirs[0])
+        receipt = server.submit(update_of(mine, shown), "mallory")
+        told.append((receipt.accepted, receipt.reason, receipt.rule, receipt.head is None))
+    return told
+
+
+@st.composite
+def worlds(draw):
+    script = draw(st.lists(any_message, min_size=1, max_size=8))
+    theirs = st.none() | st.tuples(st.sampled_from(["alice", "bob"]), honest)
+    return script, *(draw(st.lists(theirs, min_size=len(script), max_size=len(script))) for _ in range(2))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_what_others_send_and_delete_changes_nothing_that_a_client_is_told(mode, played):
+    script, one, other = played
+    told = [
+        answers(
+            hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, key="42" * 16, **MODES[mode]),
+            script,
+            others,
+            mode == "rows",
+        )
+        for others in (one, other)
+    ]
+    assert told[0] == told[1]
+
+
+def test_the_property_fails_for_rules_that_refuse_by_others_secrets():
+    """The worlds of the property, in the simplest case: bob's deletion is what mallory's guess is refused by."""
+    guess, deletion = Sent((0,), deletes=False), ("bob", Sent((0,), deletes=True))
+    for rule, expected in ((Replay(D, C), False), (Replay(D, C, aside=True), True)):
+        told = [
+            answers(Server(Ledger(Summary.of(F, Y, C), 1.0), admission=[rule]), [guess], [theirs], False)
+            for theirs in (None, deletion)
+        ]
+        assert (told[0] == told[1]) is expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_rule_of_the_hardened_server_reads_others(mode):
+    server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, **MODES[mode])
+    assert interfering(server) == ()
+
+
+def test_every_rule_says_what_it_may_read():
+    for registry in (admission.REGISTRY, release.REGISTRY):
+        for name, rule in registry.items():
+            if rule is not Heads:
+                assert hasattr(rule, "reads"), name
+    found = {name: reads_of(rule) for name, rule in admission.REGISTRY.items() if isinstance(rule.reads, str)}
+    assert set(found.values()) <= set(READS)
+    assert {name for name, reads in found.items() if reads == "everyone"} == {"detector"}
+    assert reads_of(Duplicates(D, C)) == "everyone"
+    assert reads_of(Duplicates(D, C, others=False)) == "client"
+    assert reads_of(object()) == "everyone"
+    quiet, loud = (accountants.IdentificationAccountant(1, action=action) for action in ("report", "withhold"))
+    assert (reads_of(quiet), reads_of(loud)) == ("message", "everyone")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_what_is_set_aside_moves_nothing_and_its_deletion_is_matched_in_silence(shown):
+    rule = Replay(D, C, aside=True, seed=1)
+    server = Server(Ledger(Summary.of(F, Y, C), 1.0), admission=[rule])
+    server.submit(update_of(Sent((0,), deletes=True), shown), "bob")
+    before = server.ledger.summary
+    copy = update_of(Sent((0,), deletes=False, scale=1.01), shown)
+    receipt = server.submit(copy, "mallory")
+    assert (receipt.accepted, receipt.reason, receipt.rule) == (True, None, None)
+    assert server.ledger.summary == before
+    again = Replay(D, C, aside=True)
+    again.load(rule.save())
+    assert again.taken(copy.undo() if not shown else itemise(C, delete=(1.01 * F[:1], Y[:1])), "mallory").net.is_zero
+    gone = Sent((0,), deletes=True, scale=1.01)
+    assert server.submit(update_of(gone, shown), "mallory").accepted
+    assert server.ledger.summary == before
+    server.submit(update_of(gone, shown), "mallory")  # nothing is left aside: a second deletion is one
+    assert server.ledger.summary != before
+    assert server.submit(update_of(Sent((0,), deletes=False), shown), "bob").accepted  # its own may come back
+
+
+def test_of_rows_that_are_shown_only_the_copies_are_set_aside():
+    server = Server(Ledger(Summary.of(F, Y, C), 1.0), admission=[Replay(D, C, aside=True, seed=1)])
+    server.submit(update_of(Sent((0,), deletes=True), True), "bob")
+    before = server.ledger.summary
+    server.submit(update_of(Sent((0, 1), deletes=False), True), "mallory")
+    expected = before + Summary.of(F[1:2], Y[1:2], C)
+    np.testing.assert_allclose(server.ledger.summary.gram, expected.gram, rtol=1e-14)
+    server.submit(update_of(Sent((1, 0), deletes=True), True), "mallory")
+    np.testing.assert_allclose(server.ledger.summary.gram, before.gram, rtol=1e-13)
+
+
+@pytest.mark.parametrize("rule", [Replay(D, C, seed=1, most=8), Duplicates(D, C, seed=1, most=8)])
+def test_memory_and_search_end_at_the_limit_and_the_latest_stay(rule):
+    rng = np.random.default_rng(1)
+    for i in range(30):
+        block = Summary.of(rng.normal(size=(1, D)), [i % C], C)
+        undo = rule.checkpoint(("bob",))
+        rule.record(Update(Summary.of(rng.normal(size=(1, D)), [0], C), block), "bob")
+        if i % 3 == 0:
+            state = rule.save()
+            undo()
+            assert rule.save() != state
+            rule.load(state)
+        last = block
+    again = Update.adding(last) if isinstance(rule, Replay) else Update.deleting(last)
+    assert rule.refuse(again, "mallory" if isinstance(rule, Replay) else "bob") is not None
+    assert len(rule._deleted) == 8
+    assert rule._deleted.vectors.shape[0] == 8

@@ -1,0 +1,346 @@
+"""Continual noise: the factorisation, the figure per event, what is saved, epochs, and the cap."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import toeplitz
+
+from exhume import Ledger, Server, Summary, Update
+from exhume.defence import Config, Entry, build, load_server, save_server
+from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
+from exhume.defence.release._epoch import FLOOR, Draws, EpochMeasure, solve
+from exhume.defence.release._factorisation import Factorisation, square_root
+from exhume.errors import InputError, RefusedError
+
+D, C, GAMMA, KEY = 6, 3, 1e-2, "42" * 16
+
+
+def lower(column):
+    """Return the dense lower triangular Toeplitz matrix of a first column."""
+    return toeplitz(column, np.zeros(len(column)))
+
+
+def rows(n, seed=0, d=D):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, n)
+    centres = np.random.default_rng(99).normal(size=(C, d))
+    return np.maximum(rng.normal(size=(n, d)) + 1.5 * centres[y], 0.0) + 1e-3, y
+
+
+def ledger(n=300, seed=0):
+    return Ledger(Summary.of(*rows(n, seed), C), GAMMA)
+
+
+def one(seed):
+    return Summary.of(*rows(1, seed + 1000), C)
+
+
+def server_of(rule, start=None):
+    return Server(start or ledger(), release=Chain([rule, Heads()]))
+
+
+class TestFactorisation:
+    @pytest.mark.parametrize("n", [2, 17, 200])
+    def test_the_square_root_squared_is_the_prefix_sum_matrix(self, n):
+        np.testing.assert_allclose(square_root(4), [1, 1 / 2, 3 / 8, 5 / 16])
+        root = lower(square_root(n))
+        np.testing.assert_allclose(root @ root, np.tril(np.ones((n, n))), atol=1e-12)
+
+    @pytest.mark.parametrize("n", [2, 17, 200, 1000])
+    def test_both_factors_multiply_to_prefix_sums(self, n):
+        f = Factorisation.of(n)
+        B, ones = lower(f.decoder(n)), np.tril(np.ones((n, n)))
+        encoder = np.linalg.solve(B, ones)
+        np.testing.assert_allclose(f.encoder(n), encoder[:, 0], atol=1e-11)
+        assert f.sensitivity == pytest.approx(np.linalg.norm(encoder, axis=0).max(), rel=1e-10)
+        assert f.largest == pytest.approx(np.linalg.norm(B, axis=1).max(), rel=1e-12)
+
+    @pytest.mark.parametrize(("n", "more"), [(10, 1.02), (100, 1.02), (1000, 1.02), (10_000, 1.02), (100_000, 1.04)])
+    def test_few_powers_come_close_to_the_square_root(self, n, more):
+        f, best = Factorisation.of(n), float(np.sum(square_root(n) ** 2))
+        assert f.sensitivity * f.largest <= more * best
+
+    @pytest.mark.parametrize("n", [10, 1000, 10_000])
+    def test_what_one_life_moves_is_at_most_the_root_of_two_events(self, n):
+        """Columns of C have no negative product: all entries are positive."""
+        assert Factorisation.of(n).encoder(n).min() > 0
+
+    def test_a_horizon_of_nothing_is_refused(self):
+        with pytest.raises(InputError, match="horizon"):
+            Factorisation.of(1)
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("n", [1, 2, 5, 6, 40])
+    def test_a_block_is_its_rows_or_its_gram_in_the_measures_coordinates(self, n):
+        d = 48
+        F, y = rows(200, 3, d)
+        measure = EpochMeasure.of(F.T @ F + np.eye(d), F.T @ np.eye(C)[y])
+        block = Summary.of(*rows(n, 4, d), C)
+        event = measure.event(block)
+        assert (event.rows is not None) is (n <= d // 8) and event.single is (n == 1)
+        inverse = np.linalg.inv(np.tril(measure.factor))
+        made = np.zeros((d, d), order="F")
+        event.add_to(made, -1.0)
+        np.testing.assert_allclose(np.tril(made), -np.tril(inverse @ block.gram @ inverse.T), atol=1e-10)
+        np.testing.assert_allclose(event.moment, inverse @ (block.moment - block.gram @ measure.head), atol=1e-10)
+        assert event.sizes[0] == pytest.approx(np.linalg.norm(inverse @ block.gram @ inverse.T))
+
+    def test_what_is_no_gram_is_not_taken_for_a_record(self):
+        F, y = rows(200, 3)
+        measure = EpochMeasure.of(F.T @ F + np.eye(D), F.T @ np.eye(C)[y])
+        odd = np.outer(F[0], F[0])
+        odd[0, 1] = odd[1, 0] = odd[0, 1] + 1.0
+        assert measure.event(Summary(odd, np.zeros((D, C)))).rows is None
+
+
+class TestDraws:
+    @settings(max_examples=25, deadline=None)
+    @given(st.integers(1, 400), st.integers(0, 2**31))
+    def test_running_sums_are_the_dense_product(self, events, seed):
+        f, rng = Factorisation.of(1000), np.random.default_rng(seed)
+        draws, z = Draws(f, 1, 1), rng.normal(size=(events, 2))
+        for row in z[:-1]:
+            draws.add(row)
+        ahead = draws.noise(z[-1])
+        draws.add(z[-1])
+        expected = lower(f.decoder(events)) @ z
+        np.testing.assert_allclose(draws.noise(), expected[-1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(ahead, draws.noise(), rtol=1e-9, atol=1e-9)
+
+    def test_the_noise_on_a_gram_is_symmetric_with_twice_the_variance_on_the_diagonal(self):
+        draws, rng = Draws(Factorisation.of(10), 4, 1), np.random.default_rng(0)
+        made = np.array([draws.parts(rng.normal(size=14), 2.0, 0.5)[0] for _ in range(20_000)])
+        spread = made.var(axis=0)
+        np.testing.assert_allclose(np.diag(spread), 2 * 0.25, rtol=0.05)
+        np.testing.assert_allclose(spread[np.tril_indices(4, -1)], 0.25, rtol=0.05)
+
+    def test_a_gram_below_the_floor_is_lifted_and_no_other(self):
+        moment = np.ones((3, 1))
+        for values, is_lifted in (((1.0, 2.0, 3.0), False), ((0.5 * FLOOR, 2.0, 3.0), True), ((-5.0, 2.0, 3.0), True)):
+            gram = np.diag(values)
+            solved, lifted = solve(gram.copy(order="F"), moment, lambda gram=gram: gram)
+            assert (lifted is not None) is is_lifted
+            np.testing.assert_allclose(solved[:, 0], 1 / np.maximum(values, FLOOR))
+
+
+def played(rule, updates, start=None):
+    """Return all noisy totals of a server's history, those at the start first."""
+    server = server_of(rule, start)
+    server.head()
+    found = [rule.masked_totals(server.ledger)]
+    for client, update in updates:
+        assert server.submit(update, client).accepted
+        found.append(rule.masked_totals(server.ledger))
+    return server, found
+
+
+def test_heads_are_those_of_the_noisy_totals():
+    rule = ContinualNoise(0.1, key=KEY)
+    server, found = played(rule, [("a", Update.adding(one(1))), ("b", Update.deleting(one(1)))])
+    A, G = found[-1]
+    np.testing.assert_allclose(server.head().weights, np.linalg.solve(A, G), rtol=1e-9)
+    exact = server.ledger.head()
+    assert 1e-4 < np.linalg.norm(server.head().weights - exact) / np.linalg.norm(exact) < 0.5
+
+
+@pytest.mark.parametrize("block", [one(3), Summary.of(*rows(4, 7), C)])
+def test_the_figure_of_an_event_is_that_of_the_best_test_in_two_thousand_draws(block):
+    """An observer of every total, before and after: its optimal statistic is mu apart in units of its own noise."""
+    horizon, events, at = 12, 6, 1
+    f = Factorisation.of(horizon)
+    C_ = lower(f.encoder(events))
+    start = ledger()
+    measure = EpochMeasure.of(start.summary.gram + GAMMA * np.eye(D), start.summary.moment)
+    s, tau = ContinualNoise(0.3, horizon=horizon, key=KEY).event_noise(D)
+    direction = measure.event(block)
+    gram = direction.dense if direction.rows is None else direction.rows @ direction.rows.T
+    statistics = []
+    for trial in range(2000):
+        rule = ContinualNoise(0.3, horizon=horizon, key=trial.to_bytes(16, "little"))
+        deleted = trial % 2 == 1
+        updates = [("x", Update.adding(Summary.zeros(D, C)))] * events
+        if deleted:
+            updates[at] = ("x", Update.deleting(block))
+        _, found = played(rule, updates, start.copy())
+        whites = [_white(measure, A, G) for A, G in found[1:]]
+        seen = np.array([np.concatenate([T.ravel() / (math.sqrt(2) * tau), R.ravel() / s]) for T, R in whites])
+        first = _white(measure, *found[0])
+        # The opening draw is in all totals with a known share; leave it out, as an observer can who saw the first head.
+        opening = np.concatenate([(first[0] - np.eye(D)).ravel() / (math.sqrt(2) * tau), first[1].ravel() / s])
+        seen -= f.decoder(events + 1)[1:, None] * opening
+        seen[:, : D * D] -= np.eye(D).ravel() / (math.sqrt(2) * tau)
+        white = np.linalg.solve(lower(f.decoder(events)), seen)
+        v = -np.concatenate([gram.ravel() / (math.sqrt(2) * tau), direction.moment.ravel() / s])
+        filtered = np.outer(C_[:, at], v)
+        statistics.append((deleted, float(np.sum(white * filtered) / np.linalg.norm(filtered))))
+    yes = np.array([x for d, x in statistics if d])
+    no = np.array([x for d, x in statistics if not d])
+    mu = np.linalg.norm(C_[:, at]) * math.hypot(
+        np.linalg.norm(gram) / (math.sqrt(2) * tau), np.linalg.norm(direction.moment) / s
+    )
+    told = ContinualNoise(0.3, horizon=horizon, key=KEY).mu(direction)
+    assert mu <= told <= 1.3 * mu  # the figure is for an event with all of the horizon still to come
+    # Each mean of 1,000 has a standard error of 1/sqrt(1000): the difference is within 4 of them, of sqrt(2) each.
+    assert yes.mean() - no.mean() == pytest.approx(mu, abs=4 * math.sqrt(2 / 1000))
+    for side in (yes, no):
+        assert side.std() == pytest.approx(1.0, abs=4 / math.sqrt(2000))
+
+
+def _white(measure, A, G):
+    inverse = np.linalg.inv(np.tril(measure.factor))
+    return inverse @ A @ inverse.T, inverse @ (G - A @ measure.head)
+
+
+def test_an_event_that_comes_and_goes_costs_the_same_and_a_life_the_root_of_two():
+    rule = ContinualNoise(0.1, key=KEY)
+    played(rule, [("a", Update.adding(one(1))), ("a", Update.deleting(one(1)))])
+    came, went = rule.accounts
+    assert (came.deleted, went.deleted) == (False, True)
+    assert came.mu == pytest.approx(went.mu, rel=1e-12)
+    assert came.life == pytest.approx(math.hypot(came.mu, went.mu))
+    assert rule.quote(one(1)) == pytest.approx(came.life)
+    assert rule.deletions == (went,) and went.figures()["mu_total"] == went.mu
+
+
+def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
+    free = ContinualNoise(0.1, key=KEY)
+    played(free, [("a", Update.adding(one(1)))])
+    cap = 0.5 * free.accounts[0].mu
+    rule = ContinualNoise(0.1, cap=cap, key=KEY)
+    server, _ = played(rule, [("a", Update.adding(one(1)))])
+    assert rule.accounts[0].mu == cap and rule.quote(one(1)) == pytest.approx(math.sqrt(2) * cap)
+    exact, epoch = server.ledger.summary, rule._epoch
+    server.submit(Update.deleting(one(1)), "a")
+    rule.masked_totals(server.ledger)
+    np.testing.assert_allclose(np.tril(epoch.totals.gram), np.eye(D), atol=1e-12)
+    np.testing.assert_allclose(server.ledger.summary.gram, exact.gram - one(1).gram, rtol=1e-12)  # the ledger has all
+    block = Summary.of(*rows(5, 7), C)
+    server.submit(Update.adding(block), "a")
+    assert rule.accounts[-1].mu > cap
+
+
+def test_a_restart_in_the_middle_changes_nothing(tmp_path):
+    config = Config(release=(Entry.of("continual-noise", sigma=0.1, horizon=7, key=KEY), Entry.of("heads")))
+    updates = [("a", Update.adding(one(i))) for i in range(12)] + [("b", Update.deleting(one(i))) for i in range(4)]
+    steady, restarted = (build(config, ledger()).server(ledger()) for _ in range(2))
+    for i, (client, update) in enumerate(updates):
+        if i % 5 == 2:
+            save_server(restarted, tmp_path / "s", replace=True)
+            restarted = load_server(config, tmp_path / "s")
+        heads = [server.submit(update, client).head for server in (steady, restarted)]
+        np.testing.assert_array_equal(heads[0].weights, heads[1].weights)
+    one_, two = (server.release.rules[0] for server in (steady, restarted))
+    assert one_.accounts == two.accounts and one_.epochs == two.epochs == 3
+    for left, right in zip(one_.masked_totals(steady.ledger), two.masked_totals(restarted.ledger), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_server_set_back_draws_other_noise_for_another_event():
+    rule = ContinualNoise(0.1, key=KEY)
+    server, _ = played(rule, [])
+    state = rule.save()
+    draws = []
+    for seed in (1, 2, 1):
+        rule.load(state)
+        before = rule.masked_totals(server.ledger)[1]
+        twin = Server(ledger(), release=rule)
+        twin.submit(Update.adding(one(seed)), "a")
+        draws.append(rule.masked_totals(twin.ledger)[1] - before - one(seed).moment)
+    np.testing.assert_allclose(draws[0], draws[2], atol=1e-9)
+    assert np.linalg.norm(draws[0] - draws[1]) > 0.1 * np.linalg.norm(draws[0])
+
+
+def test_epochs_end_at_the_horizon_and_when_the_totals_have_grown_and_noise_stays():
+    rule = ContinualNoise(0.1, horizon=4, key=KEY)
+    _, found = played(rule, [("a", Update.adding(one(i))) for i in range(9)])
+    assert rule.epochs == 3
+    steps = [np.linalg.norm(b[0] - a[0] - one(i).gram) for i, (a, b) in enumerate(pairwise(found))]
+    assert max(steps) < 4 * np.median(steps)  # no jump where one epoch ends and the next begins
+    grown = ContinualNoise(0.1, horizon=1000, key=KEY)
+    played(grown, [("a", Update.adding(Summary.of(*rows(500, 3), C)))])
+    first = grown._epoch.measure
+    assert grown.epochs == 2
+    before = EpochMeasure.of(ledger().summary.gram + GAMMA * np.eye(D), ledger().summary.moment)
+    gap = first.factor @ first.factor.T - np.tril(before.factor) @ np.tril(before.factor).T
+    assert np.linalg.eigvalsh(gap).min() > -1e-8  # no record weighs more in the next measure
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=12), st.integers(2, 9))
+def test_without_noise_the_heads_are_the_ledgers_own(script, horizon):
+    """Noise of almost nothing: what is left is the algebra of coordinates, epochs and blocks."""
+    rule = ContinualNoise(1e-11, spread=1e-11, horizon=horizon, key=KEY)
+    server = server_of(rule)
+    for seed, n in script:
+        block = Summary.of(*rows(n, seed), C)
+        for update in (Update.adding(block), Update(one(seed), block)):
+            weights = server.submit(update, "a").head.weights
+            np.testing.assert_allclose(weights, server.ledger.head(), rtol=1e-6, atol=1e-7)
+    A, G = rule.masked_totals(server.ledger)
+    np.testing.assert_allclose(A, server.ledger.summary.gram + GAMMA * np.eye(D), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(G, server.ledger.summary.moment, rtol=1e-6, atol=1e-6)
+
+
+def test_no_head_goes_out_before_the_founders_are_in():
+    rule = ContinualNoise(0.1, founding=3, key=KEY)
+    server = server_of(rule, Ledger.zeros(D, C, GAMMA))
+    with pytest.raises(RefusedError):
+        server.head()
+    block = Summary.of(*rows(60), C)
+    heads = [server.submit(Update.adding(block), f"client {i}").head for i in range(4)]
+    assert [head is None for head in heads] == [True, True, False, False]
+    assert len(rule.accounts) == 1  # founders are in the measure
+    with pytest.raises(InputError, match="measure"):
+        ContinualNoise(0.1).quote(block)
+
+
+def test_with_public_rows_every_addition_is_in_the_account():
+    public = Summary.of(*rows(300, 5), C)
+    rule = ContinualNoise(0.05, spread=0.2, public=public, key=KEY)
+    server = server_of(rule, Ledger.zeros(D, C, GAMMA))
+    for i in range(5):
+        server.submit(Update.adding(Summary.of(*rows(60, i), C)), "a")
+    assert len(rule.accounts) == 5
+    exact = server.ledger.head()
+    assert np.linalg.norm(server.head().weights - exact) < 0.5 * np.linalg.norm(exact)
+    again = ContinualNoise(0.05, spread=0.2)
+    again.load(rule.save())
+    assert again.quote(one(1)) == rule.quote(one(1))
+
+
+def test_rules_behind_it_see_the_noisy_ledger():
+    class Spy(PosteriorNoise):
+        seen = None
+
+        def release(self, head, occasion):
+            Spy.seen = occasion.ledger
+            return super().release(head, occasion)
+
+    rule = ContinualNoise(0.1, key=KEY)
+    server = Server(ledger(), release=Chain([rule, Spy(1e-9), Heads()]))
+    server.submit(Update.deleting(Summary.of(rows(300)[0][:1], rows(300)[1][:1], C)), "a")
+    A, G = rule.masked_totals(server.ledger)
+    np.testing.assert_allclose(Spy.seen.summary.gram + GAMMA * np.eye(D), A, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(Spy.seen.head(), np.linalg.solve(A, G), rtol=1e-6, atol=1e-8)
+
+
+def test_a_ledger_that_shrinks_below_its_noise_still_has_a_head():
+    F, y = rows(300)
+    rule = ContinualNoise(0.1, key=KEY)
+    server, _ = played(rule, [])
+    for start in range(0, 299, 13):
+        assert server.submit(Update.deleting(Summary.of(F[start : start + 13], y[start : start + 13], C)), "a").accepted
+    assert np.isfinite(server.head().weights).all()
+
+
+@pytest.mark.parametrize(
+    "bad", [{"sigma": 0}, {"spread": 0.8}, {"spread": 0}, {"horizon": 1}, {"cap": 0}, {"founding": -1}]
+)
+def test_wrong_options_are_named(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        ContinualNoise(**{"sigma": 0.1, **bad})
