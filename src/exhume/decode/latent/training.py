@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from exhume.decode._torch import Tensor, device_of, torch
 from exhume.decode.latent.network import TIMES, WHAT, Condition, Shape, build, predict, schedule
 
-__all__ = ["Pairs", "Trainer", "TrainingPlan"]
+__all__ = ["Pairs", "Trainer", "TrainingPlan", "averaging_weight"]
 
 CLAMP = 5.0
 FEATURE_NOISE = 0.15
@@ -28,6 +28,7 @@ WEIGHT_DECAY = 0.02
 FLOOR = 0.03
 """Share of the learning rate that is left at the end."""
 AVERAGE = 0.999
+"""Weight of the past in the running average of the weights, once `averaging_weight` has risen to it."""
 CLIP = 1.0
 HELD_OUT_SEED = 1 << 20
 
@@ -66,7 +67,7 @@ class Trainer:
             module.manual_seed(seed)
             self._net = build(shape).to(self._device)
         averaging = module.optim.swa_utils
-        self._average = averaging.AveragedModel(self._net, multi_avg_fn=averaging.get_ema_multi_avg_fn(AVERAGE))
+        self._average = averaging.AveragedModel(self._net, multi_avg_fn=self._averaged)
         self._optimiser = module.optim.AdamW(
             self._net.parameters(), lr=plan.rate, betas=BETAS, weight_decay=WEIGHT_DECAY
         )
@@ -129,6 +130,13 @@ class Trainer:
         guess = predict(net, noisy, at, told.kept(self._put(keep.astype(np.float32))))
         return torch(WHAT).nn.functional.mse_loss(guess, wanted)
 
+    def _averaged(self, average: list[Tensor], current: list[Tensor], _: Any) -> None:
+        for held, new in zip(average, current, strict=True):
+            if held.is_floating_point():
+                held.lerp_(new, 1 - averaging_weight(self.done))
+            else:
+                held.copy_(new)
+
     def _put(self, array: NDArray[Any]) -> Tensor:
         return torch(WHAT).from_numpy(np.ascontiguousarray(array)).to(self._device)
 
@@ -166,6 +174,11 @@ def _share(step: int, plan: TrainingPlan) -> float:
         return (step + 1) / plan.warm_up
     way = (step - plan.warm_up) / max(plan.steps - plan.warm_up, 1)
     return FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * min(way, 1.0)))
+
+
+def averaging_weight(step: int) -> float:
+    """Weight of the past in the average after a step: small at first, so that a short training does not keep its start."""
+    return min(AVERAGE, (1 + step) / (10 + step))
 
 
 def _part(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
