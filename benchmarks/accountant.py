@@ -1,7 +1,8 @@
 """Cost of the identification accountant per release, as a ratio to LAPACK's potrf at the same size, in the same run.
 
 One client probes with rank-c responses until its stack is almost full; every release is reviewed and observed. The
-median is over a whole run from rank 0 to rank d, the worst is that of its last tenth. `exposure` is asked at its end. Beside it stands the
+median is over a whole run from rank 0 to rank d, the worst is that of its last tenth; `exposure` is asked at its end.
+Beside it stands the
 posterior noise of one release (state digest, draw and triangular solve), and the two masks, from the step's beginning
 to what it leaves behind: the deletion mask after an addition (one more factorisation) and after a deletion (its draw
 and all checks), and the continual noise of the hardened server after a record that came, one that went, and a block of
@@ -118,7 +119,8 @@ def main():
     for r in rows:
         print(
             f"  d = {r['d']:5d}: median {r['typical_over_potrf']:.2f} x potrf ({r['potrf_ms']:.1f} ms), "
-            f"near full rank {r['worst_over_potrf']:.2f} x, exposure {r['exposure_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x; "
+            f"near full rank {r['worst_over_potrf']:.2f} x, "
+            f"exposure {r['exposure_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x; "
             f"mask after an addition {r['mask_addition_over_potrf']:.2f} x, a deletion "
             f"{r['mask_deletion_over_potrf']:.1f} x"
         )

@@ -10,7 +10,6 @@ must agree to 1e-9.
 """
 
 import argparse
-import functools
 import json
 import math
 import time
@@ -29,9 +28,6 @@ from exhume.simulate.scenario import Scenario
 from exhume.simulate.trial import Campaign
 
 C, GAMMA, DELETIONS = 10, 1e-3, 100
-
-
-READ_OFF = functools.partial(read_off, least=1)
 
 
 def direct_at_any_size(transcript):
@@ -125,7 +121,7 @@ def one_identification(d):
     state = ours[0][1]
     gap = float(np.linalg.norm(state.A - estimate) / np.linalg.norm(estimate))
     assert gap < 1e-9, f"answers differ by {gap}"
-    read = [timed(lambda: attack.identify(probe, estimate=READ_OFF)) for _ in range(3 if d <= 1280 else 1)]
+    read = [timed(lambda: attack.identify(probe, estimate=read_off)) for _ in range(3 if d <= 1280 else 1)]
     transcript = attack.run(probe)
     algorithm_1 = state if state.diagnostics.e_AH is not None else direct_at_any_size(transcript)
     seconds = min(t for t, _ in ours)

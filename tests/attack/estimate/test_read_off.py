@@ -1,5 +1,6 @@
 """A designed probe read off: against NumPy, against exact rationals, and against Algorithm 1."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ def ran(d, c, precision="float64", **options):
 @pytest.mark.parametrize(("d", "c"), [(5, 3), (63, 5), (64, 8), (97, 7), (130, 6)])
 def test_it_is_the_symmetric_regression_and_its_inverse(d, c, precision):
     _, t = ran(d, c, precision)
-    state = read_off(t, least=1)
+    state = read_off(t)
     found = state.diagnostics
     raw = t.X @ np.linalg.pinv(t.Z)
     H = 0.5 * (raw + raw.T)
@@ -72,7 +73,7 @@ def test_it_is_no_less_accurate_than_algorithm_1_on_exact_answers(kappa, bits):
         A, t = exact_run(24, kappa, 1e4, seed, bits)
         # The answers are rounded once: by that alone A is off by up to kappa roundings, and the solve adds d as many.
         unit = EPS if bits is None else 2.0**-24
-        ours.append(norm(read_off(t, least=1).A - A) / norm(A))
+        ours.append(norm(read_off(t).A - A) / norm(A))
         theirs.append(norm(direct(t).A - A) / norm(A))
         assert ours[-1] <= (24 * EPS * 8 + unit) * np.linalg.cond(A)
     assert np.median(ours) <= 1.01 * np.median(theirs)
@@ -82,7 +83,7 @@ def test_units_of_the_features_leave_the_state_as_it_is():
     world = World(70, 4, n=210)
     scaled = Coordinates(70, np.arange(70), np.geomspace(1e-2, 1e2, 70))
     t = Attack(world.target).run(designed(70, 4, coordinates=scaled))
-    state = read_off(replace(t, coordinates=None), least=1)
+    state = read_off(replace(t, coordinates=None))
     values = np.linalg.svd(t.X, compute_uv=False)
     assert norm(state.A - world.A) <= error_of(t.Z, t.X, world.A)
     assert state.diagnostics.sigma_max_X == pytest.approx(values[0], rel=1e-8)
@@ -91,20 +92,21 @@ def test_units_of_the_features_leave_the_state_as_it_is():
 
 def test_it_declines_what_it_cannot_read():
     _, t = ran(20, 4)
-    assert read_off(t) is None  # too small by default
-    assert read_off(t, least=20) is not None and read_off(t, least=21) is None
-    assert read_off(t, least=1, tolerance=0.5) is None  # not of full rank by that measure
+    assert read_off(t) is not None
+    assert read_off(t, tolerance=0.5) is None  # not of full rank by that measure
     turned = replace(t, X=-t.X)
-    assert read_off(turned, least=1) is None  # H is negative definite
+    assert read_off(turned) is None  # H is negative definite
     mixed = replace(t, Z=t.Z + t.Z[:, ::-1])
-    assert read_off(mixed, least=1) is None
+    assert read_off(mixed) is None
 
 
 def test_both_estimators_read_off_from_the_named_size_on(monkeypatch):
     world, t = ran(72, 6)
     assert direct(t).diagnostics.e_AH is not None
-    monkeypatch.setitem(read_off.__kwdefaults__, "least", 72)
     for estimate in (direct, symmetric):
+        monkeypatch.setattr(sys.modules[estimate.__module__], "READ_OFF_FROM", 73)
+        assert estimate(t).diagnostics.asymmetry_A is not None or estimate is symmetric
+        monkeypatch.setattr(sys.modules[estimate.__module__], "READ_OFF_FROM", 72)
         state = estimate(t)
         assert state.diagnostics.e_AH is None and state.diagnostics.asymmetry_H is not None
         assert norm(state.A - world.A) <= error_of(t.Z, t.X, world.A)

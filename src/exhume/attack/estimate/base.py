@@ -16,7 +16,19 @@ from exhume.numerics import DENOMINATOR_FLOOR, Matrix
 from exhume.protocol.head import Head
 from exhume.registry import call
 
-__all__ = ["MIXED_FROM", "MIXTURES", "Estimator", "arithmetic_noise", "mixtures", "solving", "within"]
+__all__ = [
+    "MIXED_FROM",
+    "MIXTURES",
+    "READ_OFF_FROM",
+    "Estimator",
+    "arithmetic_noise",
+    "mixtures",
+    "solving",
+    "within",
+]
+
+READ_OFF_FROM = 2048
+"""From so many features on `direct` and `symmetric` read a designed probe off. The paper's tables are all below."""
 
 MIXED_FROM = 256
 """From so many features on, norms that only say how far to trust an estimate are taken of mixtures of columns."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from exhume.attack._linalg import Positive, relative_asymmetry, smallest_eigenvalue
-from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
+from exhume.attack.coordinates import Coordinates
+from exhume.attack.estimate.base import READ_OFF_FROM, Estimator, arithmetic_noise, solving, within
 from exhume.attack.estimate.read_off import read_off
 from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
@@ -29,7 +30,12 @@ def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> Stat
         If either stack is rank deficient at the tolerance, or either symmetrised estimate is not positive definite. The
         error carries the diagnostics so far.
     """
-    return within(transcript, lambda run, _: read_off(run, tolerance=tolerance) or _direct(run, tolerance))
+
+    def estimate(run: Transcript, _: Coordinates | None) -> State:
+        read = read_off(run, tolerance=tolerance) if run.d >= READ_OFF_FROM else None
+        return read or _direct(run, tolerance)
+
+    return within(transcript, estimate)
 
 
 def _direct(transcript: Transcript, tolerance: float) -> State:

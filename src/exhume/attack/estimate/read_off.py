@@ -16,13 +16,10 @@ from exhume.attack.state import Diagnostics, State
 from exhume.attack.transcript import Transcript
 from exhume.numerics import DENOMINATOR_FLOOR, RANK_TOLERANCE, Matrix, extremes, relative
 
-__all__ = ["READ_OFF_FROM", "read_off"]
-
-READ_OFF_FROM = 2048
-"""From so many features on `direct` and `symmetric` read a designed probe off. The paper's tables are all below."""
+__all__ = ["read_off"]
 
 
-def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, least: int = READ_OFF_FROM) -> State | None:
+def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> State | None:
     """Estimate the state by reading H off and inverting it.
 
     The diagnostics are those of `direct` but for the three that need an estimate of A independent of H: ``e_AH`` and
@@ -34,17 +31,13 @@ def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, least
         The stacks of a probe run.
     tolerance
         Rank tolerance, as in `direct`.
-    least
-        The fewest features for which this is done.
 
     Returns
     -------
     State or None
-        None where this is no way to the state, so that another estimator has to find it or say what is wrong: too few
-        features, another probe than a designed one, or an H that is not positive definite or not of full rank.
+        None where this is no way to the state, so that another estimator has to find it or say what is wrong: another
+        probe than a designed one, or an H that is not positive definite or not of full rank.
     """
-    if transcript.d < least:
-        return None
     entries = factor_stack(transcript.Z)
     if not isinstance(entries, SingleEntries):
         return None

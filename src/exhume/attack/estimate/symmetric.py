@@ -16,7 +16,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from exhume.attack._linalg import Positive, SingleEntries, StackFactor, smallest_eigenvalue
 from exhume.attack.coordinates import Coordinates
-from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
+from exhume.attack.estimate.base import READ_OFF_FROM, Estimator, arithmetic_noise, solving, within
 from exhume.attack.estimate.read_off import read_off
 from exhume.attack.state import Diagnostics, State, diagnose_rank
 from exhume.attack.transcript import Transcript
@@ -49,7 +49,7 @@ def symmetric(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, gues
     """
 
     def estimate(run: Transcript, at: Coordinates | None) -> State:
-        if (read := read_off(run, tolerance=tolerance)) is not None:
+        if run.d >= READ_OFF_FROM and (read := read_off(run, tolerance=tolerance)) is not None:
             return read
         with solving():
             found, _, factor_Z = diagnose_rank(run, tolerance)
