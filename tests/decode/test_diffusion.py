@@ -17,7 +17,7 @@ if available():
     from exhume.decode.latent.network import Condition, Shape
     from exhume.decode.latent.network import build as build_network
     from exhume.decode.latent.sampling import sample
-    from exhume.decode.latent.training import FLOOR, Pairs, Trainer, TrainingPlan, _share
+    from exhume.decode.latent.training import AVERAGE, FLOOR, Pairs, Trainer, TrainingPlan, _share, averaging_weight
 
 SMALL = {"steps": 6, "batch": 16, "width": 16, "draw_steps": 3}
 
@@ -176,6 +176,31 @@ def test_training_learns_what_the_feature_says():
     losses = [trainer.step(known) for _ in range(60)]
     assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
     assert trainer.held_out(known) == trainer.held_out(known) < before
+
+
+def test_the_average_of_the_weights_warms_up():
+    rng = np.random.default_rng(0)
+    latents = rng.standard_normal((40, 32, 1, 1)).astype(np.float32)
+    known = Pairs(rng.standard_normal((40, 4)).astype(np.float32), latents, np.zeros_like(latents))
+    trainer = Trainer(Shape(dim=4, side=1, width=16, groups=4), TrainingPlan(steps=6, batch=16, warm_up=1), 0)
+    name = "unet.conv_in.weight"
+    average = None
+    for step in range(6):
+        trainer.step(known)
+        weights = trainer.tensors()[f"net.{name}"].double().numpy()
+        # The first weights are taken as they are; then the past counts 2/11, 3/12, 4/13, ...
+        past = (1 + step) / (10 + step)
+        average = weights if average is None else past * average + (1 - past) * weights
+    found = trainer.net.state_dict()[name].double().numpy()
+    # Each of five roundings to float32 is at most 2^-24 of a weight or two.
+    assert np.allclose(found, average, rtol=0, atol=10 * 2**-24 * np.abs(average).max())
+    assert np.abs(found - weights).max() > 1e3 * 2**-24
+
+
+def test_a_long_training_averages_over_a_thousand_steps_and_a_short_one_forgets_its_start():
+    assert averaging_weight(10**6) == AVERAGE == 0.999 and averaging_weight(8_990) == pytest.approx(AVERAGE)
+    kept = np.prod([averaging_weight(step) for step in range(1, 1200)])
+    assert kept < 1e-6 < 0.3 < AVERAGE**1199
 
 
 def test_pictures_follow_the_generator_and_not_the_batch(digits, taef2, tmp_path, monkeypatch):
