@@ -6,7 +6,7 @@ import pytest
 from exhume.decode import build, load, save
 from exhume.decode._torch import available
 from exhume.decode.latent import autoencoder
-from exhume.errors import DataError
+from exhume.errors import DataError, InputError
 from tests.decode.conftest import needs_torch
 
 pytestmark = needs_torch
@@ -229,6 +229,11 @@ def test_the_mean_of_samples_is_their_mean(digits, taef2):
     rng = np.random.default_rng(0)
     each = [decoder.decode(features, generator=rng) for _ in range(2)]
     assert np.allclose(both, np.mean(each, axis=0), atol=1e-5)
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_fetched(digits):
+    with pytest.raises(InputError, match="device must be one that torch can use here, such as cpu or cuda; got tpu9"):
+        build("diffusion", device="tpu9", **SMALL).fit(*pairs(digits))
 
 
 def test_weights_for_another_autoencoder_or_network_are_refused(digits, taef2):

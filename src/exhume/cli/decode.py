@@ -29,6 +29,9 @@ __all__ = ["app"]
 
 app = typer.Typer(help="From features to pictures: decoders and their measures.", no_args_is_help=True)
 
+CURVE = 8
+"""How many of a training's losses are said; the whole record is in `--json`."""
+
 Home = Annotated[
     Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
 ]
@@ -102,7 +105,7 @@ def train(
     save(decoder, path)
     checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
-    _tell(decoder.record, path, json)
+    _tell(decoder.record, path, json, "written to")
 
 
 @app.command(cls=Command)
@@ -131,7 +134,7 @@ def show(
     decoder = load(file, encoder=encoder)
     assert decoder.record is not None
     if data is None:
-        _tell(decoder.record, file, json)
+        _tell(decoder.record, file, json, "read from")
         return
     shown = measured(decoder, data, home=home, rows=rows, seed=seed)
     draw(shown, out)
@@ -143,9 +146,12 @@ def show(
     say(console, f"written: {out}")
 
 
-def _tell(record: TrainingRecord, path: Path, json: str | None) -> None:
+def _tell(record: TrainingRecord, path: Path, json: str | None, done: str) -> None:
     put_json(json_text({**asdict(record), "path": str(path)}), json)
     console = console_for(json)
     say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
     say(console, f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
-    say(console, f"written to {path}")
+    if record.history:
+        way = record.history[:: -(-len(record.history) // CURVE)]
+        say(console, "loss on the way: " + ", ".join(f"{loss:.3f} (step {step})" for step, loss in way))
+    say(console, f"{done} {path}")

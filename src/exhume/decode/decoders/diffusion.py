@@ -78,8 +78,9 @@ class Diffusion(Decoder):
         return {name: getattr(self, name) for name in ("steps", "batch", "rate", "width", "autoencoder")}
 
     def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
-        # Asked for first: without the extra nothing needs to be fetched or computed.
+        # Asked for first: without the extra or the device nothing needs to be fetched or computed.
         diffusers(WHAT)
+        device_of(self.device, WHAT)
         held = max(1, len(rows.images) // HELD_OUT)
         standard, latents = Standard.of(rows.features[:-held]), self._latents(rows.images)
         flat = latents.reshape(len(rows.images), -1)
