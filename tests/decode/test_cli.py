@@ -47,6 +47,7 @@ def test_bad_input_is_answered_in_one_line(tmp_path, home):
 
     fails(InputError, "did you mean 'ridge'", "train", "rigde")
     fails(InputError, "steps must be absent for the ridge decoder", "train", "ridge", "--steps", 5)
+    fails(InputError, "as-is must be absent for the ridge decoder", "train", "ridge", "--as-is")
     run("train", "ridge", "--out", tmp_path / "r.safetensors")
     fails(DataError, "its encoder is random-relu, not none", "show", tmp_path / "r.safetensors", "--encoder", "none")
     fails(DataError, "cannot be read as a decoder", "show", tmp_path / "absent.safetensors")

@@ -6,6 +6,7 @@ import pytest
 from exhume.decode import build, load, save
 from exhume.decode._torch import available
 from exhume.decode.latent import autoencoder
+from exhume.decode.store import read_arrays
 from exhume.errors import DataError, InputError
 from tests.decode.conftest import needs_torch
 
@@ -131,6 +132,31 @@ def test_an_interrupted_training_ends_at_the_same_weights(digits, taef2, tmp_pat
     assert whole.state.keys() == again.state.keys()
     assert all(np.array_equal(whole.state[name], again.state[name]) for name in whole.state)
     assert not any(path.name.startswith(".") for path in tmp_path.iterdir() if path.is_file()), "no half-written file"
+
+
+def test_a_checkpoint_can_be_taken_as_it_is_and_the_training_still_goes_on(digits, taef2, tmp_path):
+    checkpoint = tmp_path / "c.safetensors"
+    options = {**SMALL, "checkpoint": checkpoint}
+    with pytest.raises(DataError, match=r"there is no checkpoint at .* to take as it is"):
+        build("diffusion", as_is=True, **options).fit(*pairs(digits))
+
+    def stop(step):
+        if step.done == 4:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        build("diffusion", **options).fit(*pairs(digits), tick=stop)
+    kept, part = checkpoint.read_bytes(), build("diffusion", as_is=True, **options).fit(*pairs(digits))
+    arrays, _ = read_arrays(checkpoint)
+    assert (part.record.steps, part.record.options["steps"]) == (4, 6) and [
+        step for step, _ in part.record.history
+    ] == [1, 2, 3, 4]
+    for name, array in part.state.items():
+        if name.startswith("network."):
+            assert np.array_equal(array, arrays[f"average.module.{name.removeprefix('network.')}"])
+    assert checkpoint.read_bytes() == kept
+    on, whole = (build("diffusion", **o).fit(*pairs(digits)) for o in (options, SMALL))
+    assert all(np.array_equal(on.state[name], whole.state[name]) for name in whole.state)
 
 
 def test_an_interrupt_inside_a_step_leaves_the_last_whole_checkpoint(digits, taef2, tmp_path, monkeypatch):

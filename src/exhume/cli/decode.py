@@ -64,6 +64,9 @@ def train(
     batch: Annotated[int | None, typer.Option(min=1, help="Images in a step.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of everything random.")] = 0,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Take no further step: write what an interrupted training's checkpoint has.")
+    ] = False,
     home: Home = None,
     json: JsonTo = None,
 ) -> None:
@@ -79,11 +82,11 @@ def train(
     check_file("out", path)
     check_file("json", json)
     checkpoint = path.with_suffix(".checkpoint.safetensors")
-    given = {"steps": steps, "batch": batch, "device": device}
+    given = {"steps": steps, "batch": batch, "device": device, "as_is": as_is or None}
     known = {field.name for field in fields(entry.build)}  # type: ignore[arg-type]
     for option, value in given.items():
         if value is not None and option not in known:
-            raise InputError(option, f"absent for the {name} decoder, which has none", value)
+            raise InputError(option.replace("_", "-"), f"absent for the {name} decoder, which has none", value)
     own = {"home": home, "checkpoint": checkpoint}
     decoder = entry.build(
         **{key: value for key, value in given.items() if value is not None},
@@ -103,7 +106,8 @@ def train(
             tick=step,
         )
     save(decoder, path)
-    checkpoint.unlink(missing_ok=True)
+    if not as_is:
+        checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
     _tell(decoder.record, path, json, "written to")
 
