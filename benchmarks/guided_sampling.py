@@ -45,7 +45,7 @@ def main() -> None:
     encoder = build_encoder("resnet18", Options(width=0))
     print(f"{decoder.record.steps} steps of training, {options.rows} rows")
     print(
-        "| guidance, samples, pull | mismatch | PSNR, dB | SSIM | re-identified, pixels | CPU s |\n|---|---|---|---|---|---|"
+        "| guidance:samples:pull | mismatch | PSNR | SSIM | re-identified, pixels | CPU s |\n|---|---|---|---|---|---|"
     )
     base: dict[str, np.ndarray] = {}
     for setting in options.settings:
