@@ -3,7 +3,7 @@
 Every right-hand side of a designed probe has one entry, so that ``X = H Z`` shows H column by column, and the symmetric
 H nearest to the answers follows entry by entry. One Cholesky factorisation of it and its inverse cost d^3 operations;
 the QR of X, the product with Q and the solve of Algorithm 1 cost 13/3 d^3, with the products of its checks 22/3 d^3.
-The inverse is no less accurate (docs/decisions/0035-read-off.md).
+The inverse is no less accurate (docs/decisions/0036-read-off.md).
 """
 
 from __future__ import annotations
