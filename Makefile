@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision and decode"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode]'
+	@echo "Installing the extras vision, decode, serve and postgresql"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql]'
 	@touch $@
 
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
@@ -47,7 +47,7 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt | $(BIN)/python
 		-e '.[flower]' pytest pytest-xdist hypothesis psutil
 	@touch $@
 
-test-all: $(VENV)/.extras $(FLOWER)/.ready  ## Install torch, diffusers and Flower, and run the tests that need them
+test-all: $(VENV)/.extras $(FLOWER)/.ready  ## Install the extras and Flower, and run the tests that need them
 	@$(BIN)/python -m pytest -m extras -n 2
 	@$(FLOWER)/bin/python -m pytest -m flower -n 2 tests/flower
 
