@@ -14,8 +14,7 @@ from scipy.linalg import cholesky, solve_triangular
 from exhume.attack import recover
 from exhume.attack.recover.informed import Candidates, read_white
 from exhume.attack.state import State
-from exhume.defence.release import ContinualNoise, mask_of
-from exhume.defence.release._told import Told, noise_of_history
+from exhume.defence.release import ContinualNoise, Told, mask_of, noise_of_history
 from exhume.errors import AttackError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
