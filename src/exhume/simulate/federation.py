@@ -278,6 +278,10 @@ class Federation:
         self._send_rows(name, batch[batch != record])
         return np.array([record])
 
+    def add_back(self, record: int) -> bool:
+        """Let the owner add a record that it has deleted; returns whether it was accepted."""
+        return self._send_rows(self.scenario.names[self.scenario.owner(record)], np.array([record]))
+
     # What the evaluator reads
 
     def head(self) -> Head | None:
