@@ -19,7 +19,7 @@ from exhume.attack.state import Diagnostics, State
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
 from exhume.jobs.key import key_of
-from exhume.numerics import relative
+from exhume.numerics import relative, symmetric
 from exhume.paper.cells import CellSpec, Split, Victim, cell, scenario, victim_rows
 from exhume.paper.feature_source import FeatureSource
 from exhume.simulate.federation import Federation
@@ -132,10 +132,17 @@ class StateBefore:
             "reason": live.reason,
             "diagnostics": _diagnostics(live.diagnostics),
             "state_error": live.state_error,
+            "state_error_svd": None if live.before is None else _by_svd(live),
             "moment_error": None if live.before is None else relative(live.before.G - moment, moment),
             "residuals": asdict(live.residuals),
             **_largest(live),
         }
+
+
+def _by_svd(live: Campaign) -> float:
+    """Return the relative error of A from the same answers if X is inverted by an SVD, as NumPy's ``pinv`` does."""
+    stacks = live.transcript
+    return relative(symmetric(stacks.Z @ np.linalg.pinv(stacks.X)) - live.A, live.A)
 
 
 def _largest(live: Campaign) -> Result:
