@@ -29,8 +29,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision and decode"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode]'
+	@echo "Installing the extras vision, decode, serve and postgresql"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql]'
 	@touch $@
 
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
@@ -39,7 +39,7 @@ audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/.extras  ## Install torch and diffusers, and run the tests that need them
+test-all: $(VENV)/.extras  ## Install the extras, and run the tests that need them
 	@$(BIN)/python -m pytest -m extras -n 2
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
