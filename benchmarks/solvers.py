@@ -3,9 +3,10 @@
 - random: error of A from random probes at the lower bound of answers (table ``rank_threshold``), X inverted by QR, as
   here, by an SVD (``pinv``) and by LAPACK's least squares.
 - own: error of a state from attacker data (104 answers at d = 512), mean over the splits, and its ratio to ours, with
-  another solver of the attacker, another solver of the server, heads refined in extended precision, Z from rows,
-  features with random low bits, and other batch permutations (which the paper does not state); float64 and float32.
-- residuals: the relative residuals e_AR and e_HQ of the designed probe by the same solvers.
+  another solver of the attacker, another solver or library of the server (PyTorch, where installed, brings MKL), heads
+  refined in extended precision, Z from rows, features with random low bits, and other batch permutations (which the
+  paper does not state); float64 and float32.
+- residuals: error of A and relative residuals e_AR and e_HQ of the designed probe by the same solvers, three scales.
 - redraws: labels from designed float32 probes for other draws of the deleted records.
 - honest: the 99th percentile of an honest deletion's head change, over all rows and over draws of 1,000.
 
@@ -58,6 +59,18 @@ SERVERS = {
     "explicit inverse": lambda A, G: np.linalg.inv(A) @ G,
     "refined heads": refined,
 }
+
+
+try:
+    import torch
+except ImportError:  # the extra `decode` brings it; its LAPACK is MKL where NumPy's and SciPy's is OpenBLAS
+    pass
+else:
+    torch.set_num_threads(1)
+    SERVERS["LU, PyTorch"] = lambda A, G: torch.linalg.solve(*map(torch.from_numpy, (A, G))).numpy()
+    SERVERS["Cholesky, PyTorch"] = lambda A, G: torch.cholesky_solve(
+        torch.from_numpy(G), torch.linalg.cholesky(torch.from_numpy(A))
+    ).numpy()
 
 
 def scenario(options, features, split):
@@ -125,7 +138,12 @@ def own(options, features):
         "Z from rows": {"by_rows": True},
         "low bits": {},
         **{f"permutation {k}": {"draw": k} for k in range(1, options.draws)},
-        **{f"permutation {k}, LU": {"draw": k, "server": "LU"} for k in range(1, options.draws)},
+        **{
+            f"permutation {k}, server: {name}": {"draw": k, "server": name}
+            for k in range(1, options.draws)
+            for name in SERVERS
+            if name not in ("Cholesky", "explicit inverse", "refined heads")
+        },
         "float32": {"heads": "float32"},
         "float32, attacker: SVD": {"heads": "float32", "attacker": "SVD"},
         **{f"float32, permutation {k}": {"heads": "float32", "draw": k} for k in range(1, options.draws)},
@@ -151,12 +169,17 @@ def own(options, features):
 
 def residuals(options, features):
     case = scenario(options, features, 0)
-    run = Attack(Federation.bare(case).target()).run(probes.designed(case.d, case.classes))
-    return {
-        name: {"e_AR": relative(solve(run.X, run.Z) @ run.X - run.Z, run.Z), "e_HQ": relative(H @ run.Z - run.X, run.X)}
-        for name, solve in ATTACKERS.items()
-        for H in [solve(run.Z, run.X)]
-    }
+    federation, found = Federation.bare(case), {}
+    for scale in (1e4, 1e6, 1e8):
+        run = Attack(federation.target()).run(probes.designed(case.d, case.classes, scale=scale))
+        for name, solve in ATTACKERS.items():
+            A, H = solve(run.X, run.Z), solve(run.Z, run.X)
+            found[f"{name}, scale {scale:.0e}"] = {
+                "A": relative(symmetric(A) - federation.A, federation.A),
+                "e_AR": relative(A @ run.X - run.Z, run.Z),
+                "e_HQ": relative(H @ run.Z - run.X, run.X),
+            }
+    return found
 
 
 def redraws(options, features):

@@ -132,17 +132,20 @@ class StateBefore:
             "reason": live.reason,
             "diagnostics": _diagnostics(live.diagnostics),
             "state_error": live.state_error,
-            "state_error_svd": None if live.before is None else _by_svd(live),
+            **_by_svd(live),
             "moment_error": None if live.before is None else relative(live.before.G - moment, moment),
             "residuals": asdict(live.residuals),
             **_largest(live),
         }
 
 
-def _by_svd(live: Campaign) -> float:
-    """Return the relative error of A from the same answers if X is inverted by an SVD, as NumPy's ``pinv`` does."""
-    stacks = live.transcript
-    return relative(symmetric(stacks.Z @ np.linalg.pinv(stacks.X)) - live.A, live.A)
+def _by_svd(live: Campaign) -> Result:
+    """Return the relative errors of A from the same answers by an SVD: NumPy's ``pinv`` and its ``lstsq``."""
+    if live.before is None:
+        return {"state_error_pinv": None, "state_error_lstsq": None}
+    X, Z = live.transcript.X, live.transcript.Z
+    found = {"pinv": Z @ np.linalg.pinv(X), "lstsq": np.linalg.lstsq(X.T, Z.T, rcond=None)[0].T}
+    return {f"state_error_{name}": relative(symmetric(A) - live.A, live.A) for name, A in found.items()}
 
 
 def _largest(live: Campaign) -> Result:
