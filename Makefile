@@ -3,12 +3,13 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
+FLOWER := .venv-flower
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore -c constraints.txt
 # The first Python 3.11 to 3.13 on the PATH; override with `make PYTHON=/path/to/python ...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help audit serve test test-all lint bench mutants paper clean
+.PHONY: help audit serve test test-all lint bench mutants paper docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +30,13 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve and postgresql"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql]'
+	@echo "Installing the extras vision, decode, serve, postgresql and docs"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	@echo "Installing the extra docs"
+	@$(PIP_INSTALL) -e '.[docs]'
 	@touch $@
 
 $(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
@@ -47,8 +53,16 @@ serve: $(VENV)/.serve  ## Serve the bundled digits with simulated clients and a 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/.extras  ## Install the extras, and run the tests that need them
+$(FLOWER)/.ready: pyproject.toml constraints-flower.txt | $(BIN)/python
+	@echo "Creating $(FLOWER): Flower's pins are not those of the development tools"
+	@$(BIN)/python -m venv $(FLOWER)
+	@$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore -c constraints-flower.txt \
+		-e '.[flower]' pytest pytest-xdist hypothesis psutil
+	@touch $@
+
+test-all: $(VENV)/.extras $(FLOWER)/.ready  ## Install the extras and Flower, and run the tests that need them
 	@$(BIN)/python -m pytest -m extras -n 2
+	@$(FLOWER)/bin/python -m pytest -m flower -n 2 tests/flower
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff .; exit 1; }
@@ -65,6 +79,9 @@ mutants: $(VENV)/.dev  ## Break the code on purpose, a fixed sample of times: so
 paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
 	@$(BIN)/exhume paper run all
 
+docs: $(VENV)/.docs  ## Build the documentation site into site/; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs site
+
 clean:  ## Remove the environment, caches and generated results
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results
+	@rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

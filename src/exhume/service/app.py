@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from exhume._version import __version__
-from exhume.protocol.wire import ATTACHED, VERSION, decode_update
+from exhume.protocol.wire import ATTACHED, FACTORED, VERSION, decode_update
 from exhume.service.core import Service
 from exhume.service.limits import read_body
 from exhume.service.metrics import CONTENT_TYPE
@@ -135,7 +135,7 @@ def _info(app: FastAPI, service: Service) -> None:
             c=store.setup.c,
             gamma=store.setup.gamma,
             grid=store.setup.grid,
-            formats=[VERSION, ATTACHED],
+            formats=[VERSION, ATTACHED, FACTORED],
             asks=sorted({what for rule in store.server.admission for what in rule.asks}),
             most_bytes=service.most_bytes,
             most_rows=limits.rows,
