@@ -11,7 +11,7 @@ def running(tmp_path):
     """Return what starts a service; every one that was started is stopped at the end."""
     import httpx
 
-    from exhume.service import Address, Gathering, Limits, Service, serve
+    from exhume.service import Address, FederationService, Gathering, Limits, serve
     from exhume.store import OperatorKey
     from exhume.store import open as open_store
     from tests.store.world import SETUP
@@ -20,7 +20,7 @@ def running(tmp_path):
 
     def start(setup=SETUP, *, limits=None, gathering=None, url=None, names=("a", "b"), **options):
         store = open_store(url or str(tmp_path / "store.db"), setup, OperatorKey(bytes(range(32))), **options)
-        service = Service(store, limits or Limits(rows=50), gathering or Gathering())
+        service = FederationService(store, limits or Limits(rows=50), gathering or Gathering())
         tokens = {name: service.tokens.enrol(name) for name in names} if not service.tokens.all() else {}
         operator = None if service.tokens.all("operator") else service.tokens.enrol("op", "operator")
         up, addresses = threading.Event(), []

@@ -81,7 +81,7 @@ def _operator(port: int | None):  # type: ignore[no-untyped-def]
 
 
 def _real(file: Path, port: int | None, operator_port: int | None) -> None:
-    from exhume.service import Service, load, serve
+    from exhume.service import FederationService, load, serve
     from exhume.store import DurableServer, OperatorKey
 
     config = load(file)
@@ -89,7 +89,7 @@ def _real(file: Path, port: int | None, operator_port: int | None) -> None:
     key = OperatorKey.load(config.path(config.store.key_file))
     listen, operator = (_resolved(config, name, new) for name, new in (("listen", port), ("operator", operator_port)))
     store = DurableServer(config.url, config.setup, key, forgetting=forgetting)
-    service = Service(store, limits, gathering)
+    service = FederationService(store, limits, gathering)
     console = console_for()
 
     def started(addresses: list[str]) -> None:

@@ -15,16 +15,16 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 from exhume.service.app import client_app
 from exhume.service.auth import Tokens
 from exhume.service.config import Address, ServiceConfig, load, template
-from exhume.service.core import Limits, Service
+from exhume.service.core import FederationService, Limits
 from exhume.service.operator import operator_app
 from exhume.service.rounds import Gathering
 from exhume.service.running import serve
 
 __all__ = [
     "Address",
+    "FederationService",
     "Gathering",
     "Limits",
-    "Service",
     "ServiceConfig",
     "Tokens",
     "client_app",

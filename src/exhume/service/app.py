@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from exhume._version import __version__
 from exhume.protocol.wire import ATTACHED, FACTORED, VERSION, decode_update
-from exhume.service.core import Service
+from exhume.service.core import FederationService
 from exhume.service.limits import read_body
 from exhume.service.metrics import CONTENT_TYPE
 from exhume.service.problems import ProblemError, as_problem, install, responses
@@ -60,7 +60,7 @@ class ClientReceipt(BaseModel):
     deletion: dict[str, Any] | None = Field(description="A signed statement: taken when, gone from the disk when.")
 
 
-def told(service: Service, receipt: StoredReceipt) -> ClientReceipt:
+def told(service: FederationService, receipt: StoredReceipt) -> ClientReceipt:
     """Return a receipt as its client sees it."""
     return ClientReceipt(
         key=receipt.key,
@@ -73,7 +73,7 @@ def told(service: Service, receipt: StoredReceipt) -> ClientReceipt:
     )
 
 
-def client_app(service: Service) -> FastAPI:
+def client_app(service: FederationService) -> FastAPI:
     """Return the application that clients talk to."""
     app = FastAPI(
         title="Exhume",
@@ -93,7 +93,7 @@ def client_app(service: Service) -> FastAPI:
     return app
 
 
-def health_routes(app: FastAPI, service: Service) -> None:
+def health_routes(app: FastAPI, service: FederationService) -> None:
     """Give an application what a supervisor and a monitor ask for."""
 
     @app.get("/healthz", summary="Whether the process lives", response_class=PlainTextResponse)
@@ -123,7 +123,7 @@ def health_routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _info(app: FastAPI, service: Service) -> None:
+def _info(app: FastAPI, service: FederationService) -> None:
     @app.get("/v1/info", summary="Sizes, formats and limits", responses=responses(401, 403), openapi_extra=BEARER)
     async def info(request: Request) -> Info:
         service.client(request)
@@ -146,7 +146,7 @@ def _info(app: FastAPI, service: Service) -> None:
         )
 
 
-def _heads(app: FastAPI, service: Service) -> None:
+def _heads(app: FastAPI, service: FederationService) -> None:
     binary: dict[str, Any] = {"content": {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}}
 
     @app.get(
@@ -193,7 +193,7 @@ async def _after(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
         yield line
 
 
-async def _broadcasts(service: Service) -> AsyncIterator[str]:
+async def _broadcasts(service: FederationService) -> AsyncIterator[str]:
     news = service.news()
     waiting = asyncio.ensure_future(anext(news))
     await asyncio.sleep(0)  # the ear is open before the present is told: nothing falls in between
@@ -221,7 +221,7 @@ def _event(serial: int, at: float) -> str:
     return f"id: {serial}\nevent: head\ndata: {json.dumps({'serial': serial, 'at': at})}\n\n"
 
 
-def _updates(app: FastAPI, service: Service) -> None:
+def _updates(app: FastAPI, service: FederationService) -> None:
     body = {"content": {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}, "required": True}
     key = {
         "name": "Idempotency-Key",

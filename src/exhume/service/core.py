@@ -22,7 +22,7 @@ from exhume.service.writer import Writer
 from exhume.store import DurableServer, Published, StoredReceipt
 from exhume.store.schema import RECEIPTS
 
-__all__ = ["Limits", "News", "Service"]
+__all__ = ["FederationService", "Happened", "Limits"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class News:
+class Happened:
     """What happened in one transaction, for those who listen."""
 
     published: Published
@@ -66,7 +66,7 @@ class News:
 
 
 @dataclass(eq=False)
-class Service:
+class FederationService:
     """Everything that the two applications share."""
 
     store: DurableServer
@@ -82,7 +82,7 @@ class Service:
         self.stop: Callable[[], object] = lambda: None
         """Ends `serve`, from any thread, once it runs."""
         self.refusals = self._refusals()
-        self._ears: dict[asyncio.Queue[News | None], asyncio.AbstractEventLoop] = {}
+        self._ears: dict[asyncio.Queue[Happened | None], asyncio.AbstractEventLoop] = {}
         self._mutex = threading.Lock()
         self.metrics = Metrics(self.store, self.writer)
         self.writer.listen(self._tell)
@@ -140,11 +140,11 @@ class Service:
             ears = list(self._ears.items())
         for ear, loop in ears:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_put, ear, News(published, new))
+                loop.call_soon_threadsafe(_put, ear, Happened(published, new))
 
-    async def news(self, keep_alive: float = 15.0) -> AsyncIterator[News | None]:
+    async def news(self, keep_alive: float = 15.0) -> AsyncIterator[Happened | None]:
         """Yield what happens from now on; None now and then while nothing does."""
-        ear: asyncio.Queue[News | None] = asyncio.Queue(maxsize=64)
+        ear: asyncio.Queue[Happened | None] = asyncio.Queue(maxsize=64)
         with self._mutex:
             if len(self._ears) >= self.limits.listeners:
                 raise ProblemError(429, "too many connections listen", headers={"Retry-After": "30"})
@@ -178,7 +178,7 @@ class Service:
         self.store.close()
 
 
-def _put(ear: asyncio.Queue[News | None], news: News | None) -> None:
+def _put(ear: asyncio.Queue[Happened | None], news: Happened | None) -> None:
     if ear.full():
         ear.get_nowait()
     ear.put_nowait(news)

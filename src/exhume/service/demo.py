@@ -14,7 +14,7 @@ from exhume.defence import Bounds, Config, Entry, hardened_config
 from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary
 from exhume.protocol.wire import encode_update
-from exhume.service.core import Limits, Service
+from exhume.service.core import FederationService, Limits
 from exhume.store import DurableServer, Forgetting, OperatorKey, ServerSetup
 
 __all__ = ["CLIENTS", "Demo", "demo_service"]
@@ -30,7 +30,7 @@ _CLASSES = 10
 class Demo:
     """A service of digits, and everybody's tokens."""
 
-    service: Service
+    service: FederationService
     tokens: dict[str, str]
     operator: str
     rows: dict[str, tuple[Any, Any]]
@@ -65,7 +65,7 @@ def demo_service(folder: Path) -> Demo:
     key = OperatorKey.make()
     key.save(folder / "service.key")
     store = DurableServer(str(folder / "store.db"), setup, key, forgetting=Forgetting(seconds=10))
-    service = Service(store, Limits(rows=_BATCH))
+    service = FederationService(store, Limits(rows=_BATCH))
     parts = np.array_split(theirs, len(CLIENTS))
     return Demo(
         service,

@@ -17,7 +17,7 @@ from exhume.errors import InputError
 from exhume.service import views
 from exhume.service.app import BEARER, describe, health_routes
 from exhume.service.auth import Enrolled
-from exhume.service.core import Service
+from exhume.service.core import FederationService
 from exhume.service.problems import ProblemError, install, responses
 
 __all__ = ["operator_app"]
@@ -64,7 +64,7 @@ class Status(BaseModel):
     interfering: list[str] = Field(description="Rules whose decisions may tell one client about others.")
 
 
-def operator_app(service: Service) -> FastAPI:
+def operator_app(service: FederationService) -> FastAPI:
     """Return the application that the operator talks to."""
     app = FastAPI(
         title="Exhume, for its operator",
@@ -85,7 +85,7 @@ def operator_app(service: Service) -> FastAPI:
     return app
 
 
-def _clients(app: FastAPI, service: Service, allowed: Any) -> None:
+def _clients(app: FastAPI, service: FederationService, allowed: Any) -> None:
     def asked(error: InputError, status: int = 422) -> ProblemError:
         return ProblemError(status, str(error), field=error.field, allowed=error.allowed, got=error.got)
 
@@ -132,7 +132,7 @@ def _clients(app: FastAPI, service: Service, allowed: Any) -> None:
         return Response(status_code=204)
 
 
-def _reports(app: FastAPI, service: Service, allowed: Any) -> None:
+def _reports(app: FastAPI, service: FederationService, allowed: Any) -> None:
     protected: dict[str, Any] = {
         "dependencies": [allowed],
         "openapi_extra": BEARER,
@@ -167,7 +167,7 @@ def _reports(app: FastAPI, service: Service, allowed: Any) -> None:
         return StreamingResponse(_lines(service), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
-def status_of(service: Service) -> Status:
+def status_of(service: FederationService) -> Status:
     """Return the service at a glance."""
     store, published = service.store, service.store.published
     counts = published.counts
@@ -190,7 +190,7 @@ def status_of(service: Service) -> Status:
     )
 
 
-async def _lines(service: Service) -> AsyncIterator[str]:
+async def _lines(service: FederationService) -> AsyncIterator[str]:
     yield _line("status", status_of(service).model_dump())
     async for news in service.news():
         if news is None:

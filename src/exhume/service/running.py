@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from exhume.errors import InputError
 from exhume.service.app import client_app
 from exhume.service.config import Address
-from exhume.service.core import Service
+from exhume.service.core import FederationService
 from exhume.service.operator import operator_app
 
 __all__ = ["serve"]
@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, address: Address, service: Service, log_level: str) -> _Server:
+def _server(app: FastAPI, address: Address, service: FederationService, log_level: str) -> _Server:
     config = uvicorn.Config(
         app,
         host=address.host,
@@ -102,7 +102,7 @@ def _server(app: FastAPI, address: Address, service: Service, log_level: str) ->
     return _Server(config)
 
 
-async def _run(service: Service, servers: list[_Server], started: Callable[[list[str]], None] | None) -> None:
+async def _run(service: FederationService, servers: list[_Server], started: Callable[[list[str]], None] | None) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -150,7 +150,7 @@ def _address(server: _Server) -> str:
 
 
 def serve(
-    service: Service,
+    service: FederationService,
     listen: Address,
     operator: Address,
     *,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from exhume.defence.interference import interfering, reads_of
 from exhume.defence.release import accounts_of, rules_of
-from exhume.service.core import Service
+from exhume.service.core import FederationService
 from exhume.store import StoredReceipt
 from exhume.store.schema import RECEIPTS
 
@@ -73,7 +73,7 @@ class DecisionRow(BaseModel):
     erased_at: float | None
 
 
-def rules(service: Service) -> list[RuleRow]:
+def rules(service: FederationService) -> list[RuleRow]:
     """Return the rules in force, in the order in which they are asked."""
     server = service.store.server
     found: list[tuple[str, Any]] = [("admission", rule) for rule in server.admission]
@@ -92,12 +92,12 @@ def rules(service: Service) -> list[RuleRow]:
     ]
 
 
-def tells(service: Service) -> list[str]:
+def tells(service: FederationService) -> list[str]:
     """Return the rules whose decisions may tell one client about others."""
     return list(interfering(service.store.server))
 
 
-def exposures(service: Service) -> Exposures:
+def exposures(service: FederationService) -> Exposures:
     """Return what each enrolled client could know by now."""
     with service.store.paused() as server:
         if server.accountant is None:
@@ -108,7 +108,7 @@ def exposures(service: Service) -> Exposures:
     return Exposures(kept=True, words="what each client alone could know of the hidden state", clients=rows)
 
 
-def deletions(service: Service, limit: int) -> list[DeletionRow]:
+def deletions(service: FederationService, limit: int) -> list[DeletionRow]:
     """Return the latest deletions, with what the heads tell of them."""
     wanted = sa.select(RECEIPTS).where(RECEIPTS.c.deletes).order_by(RECEIPTS.c.seq.desc()).limit(limit)
     with service.store.engine.connect() as connection:
@@ -134,7 +134,7 @@ def _finite(figures: dict[str, float] | None) -> dict[str, float | None] | None:
     return None if figures is None else {name: x if math.isfinite(x) else None for name, x in figures.items()}
 
 
-def decisions(service: Service, limit: int, before: int | None) -> list[DecisionRow]:
+def decisions(service: FederationService, limit: int, before: int | None) -> list[DecisionRow]:
     """Return decisions before a number, the latest first."""
     wanted = sa.select(*(RECEIPTS.c[name] for name in _DECIDED)).order_by(RECEIPTS.c.seq.desc()).limit(limit)
     if before is not None:
