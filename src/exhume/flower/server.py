@@ -63,8 +63,8 @@ def run(grid: Grid, setup: Setup) -> list[RoundReport]:
         there = post.gather(setup.nodes)
         if not any(book.knows(book.name(node)) for node in there):
             raise RoundFailedError(
-                f"none of {len(there)} nodes took part in the {book.rounds} rounds of this book, so nobody knows what is "
-                "its own: node ids last from run to run only where nodes log in"
+                f"none of {len(there)} nodes took part in the {book.rounds} rounds of this book, so nobody knows what "
+                "is its own: node ids last from run to run only where nodes log in"
             )
         broadcast(post, book, there)
     while book.rounds < setup.rounds:
