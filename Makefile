@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve and postgresql"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql]'
+	@echo "Installing the extras vision, decode, serve, postgresql and oracle"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,oracle]'
 	@touch $@
 
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
