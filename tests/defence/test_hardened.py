@@ -108,7 +108,7 @@ def test_no_head_is_withheld_whatever_a_client_has_seen():
 
 
 def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
-    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.2
+    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.24
     assert sigma_for(1438, 256) == pytest.approx(0.03 * np.sqrt(1438 / 256))
     with pytest.raises(InputError):
         sigma_for(0, 5)
@@ -143,6 +143,6 @@ def test_an_average_record_of_few_rows_gets_the_widest_spread_and_of_many_the_le
     if LEAST_SPREAD < spread < SPREAD:
         assert mu == pytest.approx(GRAM_MU)
     else:
-        assert (mu <= GRAM_MU) is (spread == LEAST_SPREAD)
+        assert bool(mu <= GRAM_MU) is (spread == LEAST_SPREAD)
     made = hardened_config(d, rows=rows).release[0].options
     assert made["spread"] == spread and made["sigma"] == before_gram(sigma_for(rows, d), spread)
