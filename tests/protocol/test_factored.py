@@ -221,6 +221,16 @@ def test_the_wire_carries_factors_bit_for_bit(seed, b, d):
             assert mine.factor.tobytes() == theirs.factor.tobytes() and mine.signs.tolist() == theirs.signs.tolist()
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_what_was_sent_is_what_comes_out_of_the_wire_bit_for_bit(seed, b):
+    update = Update(few(seed, b, 7), few(seed + 1, b, 7) + few(seed + 2, 1, 7))
+    got = decode_update(encode_update(update))
+    for mine, theirs in ((update.sent().add, got.add), (update.sent().delete, got.delete)):
+        assert mine.gram.tobytes() == theirs.gram.tobytes() and mine.moment.tobytes() == theirs.moment.tobytes()
+    dense = Summary(update.add.gram, update.add.moment)
+    assert dense.sent() is dense
+
+
 def forged(**tensors):
     data = encode_update(Update(few(), few(1)))
     header = {"format": "exhume", "version": "3", "kind": "update", "d": "6", "c": "3", "dtype": "float64"}

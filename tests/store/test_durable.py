@@ -259,7 +259,8 @@ def test_any_history_with_restarts_and_retries_is_the_sum_of_what_counts(tmp_pat
     for step in range(data.draw(st.integers(1, 12))):
         action = data.draw(st.sampled_from(["send", "send", "retry", "stop", "kill", "snapshot"]))
         if action == "send":
-            block = Summary.of(snap(rng.standard_normal((2, 4)), setup.grid), rng.integers(0, 2, 2), 2)
+            rows, labels = snap(rng.standard_normal((2, 4)), setup.grid), rng.integers(0, 2, 2)
+            block = Summary.of(rows, labels, 2, factored=False)  # the factor of two rows is not on the grid
             update, client = Update.adding(block), f"c{step % 3}"
             sent[client, str(step)] = update
             assert server.submit(update, client, str(step)).accepted

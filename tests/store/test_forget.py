@@ -45,20 +45,21 @@ def test_a_deleted_block_leaves_every_file(make, rng, tmp_path, key):
     block = Summary.of(*victim, C)
     record = numbers(victim[0])
     sums = numbers(block.gram, block.moment)
+    sent = numbers(block.factor, block.moment)
     containing = numbers(with_it.gram, with_it.moment)
     server.snapshot()
     assert found(tmp_path, containing) == len(containing)  # the totals that hold it are in the snapshot
     receipt = server.submit(delete(*victim), "a", "gone")
     assert receipt.deletes and server.pending == 1
     assert found(tmp_path, record) == len(record)  # and the deletion itself is in the log
-    assert found(tmp_path, sums) > 0.9 * len(sums)
+    assert found(tmp_path, sent) > 0.9 * len(sent)
 
     server.snapshot()
     assert server.pending == 0
     without = server.server.ledger.summary
     # Numbers of the moment whose class the block did not touch are still those of the others.
     kept = numbers(without.gram, without.moment)
-    for wanted in (record, sums, containing):
+    for wanted in (record, sums, sent, containing):
         assert found(tmp_path, wanted - kept) == 0
     assert found(tmp_path, kept) == len(kept)  # the search finds what is there
 
@@ -90,7 +91,8 @@ def test_it_stays_gone_after_many_messages_and_restarts(make, rng, tmp_path):
 def test_dense_messages_larger_than_a_page_leave_too(tmp_path, key, rng):
     d, c = 96, 4
     server = open_store(str(tmp_path / "s.db"), ServerSetup(d, c, 1e-3), key, watch=False)
-    blocks = [Summary.of(rng.standard_normal((5, d)), rng.integers(0, c, 5), c) for _ in range(6)]
+    batches = [(rng.standard_normal((5, d)), rng.integers(0, c, 5)) for _ in range(6)]
+    blocks = [Summary.of(*batch, c, factored=False) for batch in batches]
     for i, block in enumerate(blocks):
         server.submit(Update.adding(block), "a", f"k{i}")
     server.submit(Update.deleting(blocks[2]), "a", "gone")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -224,6 +224,11 @@ class Summary:
         """Say whether two summaries have one gram between them, as the halves of a moment-only pair do."""
         return self._gram is other._gram
 
+    def sent(self) -> Summary:
+        """Return the summary as it comes out of the wire: of few rows, the factor is all that is known of the gram."""
+        found = self._gram.factor
+        return self if found is None else self._made(FactorGram(*found), self._moment)
+
     def _matched(self, other: Summary) -> Summary:
         if (other.d, other.c) != (self.d, self.c):
             raise InputError("summary", f"of d = {self.d}, c = {self.c}", f"d = {other.d}, c = {other.c}")
@@ -331,6 +336,10 @@ class Update:
         return float(
             np.sqrt(sum(part for s in sides for part in (s._gram.square(), float(np.vdot(s.moment, s.moment)))))
         )
+
+    def sent(self) -> Update:
+        """Return the update as it comes out of the wire, to the last bit of what the receiver can know."""
+        return replace(self, add=self.add.sent(), delete=self.delete.sent())
 
     def undo(self) -> Update:
         """Return the update that takes this one back: what was added is deleted and the other way round."""

@@ -158,7 +158,7 @@ class DurableServer:
 
     def submit_round(self, messages: Sequence[tuple[str, str, Update]]) -> list[StoredReceipt]:
         """Take the messages of several clients as one logical submission with one broadcast."""
-        sent = [Sent(client, as_key(key), encode_update(update), update) for client, key, update in messages]
+        sent = [Sent(client, as_key(key), encode_update(update), update.sent()) for client, key, update in messages]
         answers = self.commit([sent])[0]
         for answer in answers:
             if isinstance(answer, Exception):
