@@ -3,6 +3,7 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
+FLOWER := .venv-flower
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore -c constraints.txt
 # The first Python 3.11 to 3.13 on the PATH; override with `make PYTHON=/path/to/python ...`.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -29,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision and decode"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode]'
+	@echo "Installing the extras vision, decode, serve and postgresql"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql]'
 	@touch $@
 
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
@@ -39,8 +40,16 @@ audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/.extras  ## Install torch and diffusers, and run the tests that need them
+$(FLOWER)/.ready: pyproject.toml constraints-flower.txt | $(BIN)/python
+	@echo "Creating $(FLOWER): Flower's pins are not those of the development tools"
+	@$(BIN)/python -m venv $(FLOWER)
+	@$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore -c constraints-flower.txt \
+		-e '.[flower]' pytest pytest-xdist hypothesis psutil
+	@touch $@
+
+test-all: $(VENV)/.extras $(FLOWER)/.ready  ## Install the extras and Flower, and run the tests that need them
 	@$(BIN)/python -m pytest -m extras -n 2
+	@$(FLOWER)/bin/python -m pytest -m flower -n 2 tests/flower
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff .; exit 1; }
@@ -58,5 +67,5 @@ paper: $(VENV)/.base  ## Reproduce the paper's tables and figures
 	@$(BIN)/exhume paper run all
 
 clean:  ## Remove the environment, caches and generated results
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results
+	@rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache exhume-report results bench-results
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Cost of the identification accountant per release, as a ratio to LAPACK's potrf at the same size, in the same run.
 
 One client probes with rank-c responses until its stack is almost full; every release is reviewed and observed. The
-median is over a whole run from rank 0 to rank d, the worst is that of its last tenth. Beside it stands the
+median is over a whole run from rank 0 to rank d, the worst is that of its last tenth; `exposure` is asked at its end.
+Beside it stands the
 posterior noise of one release (state digest, draw and triangular solve), and the two masks, from the step's beginning
 to what it leaves behind: the deletion mask after an addition (one more factorisation) and after a deletion (its draw
 and all checks), and the continual noise of the hardened server after a record that came, one that went, and a block of
@@ -56,6 +57,9 @@ def measure(d, colluders):
             np.copyto(work, state)
             potrfs.append(timed(lambda: dpotrf(work, lower=1, clean=0, overwrite_a=1)))
             noises.append(timed(lambda exact=exact, occasion=occasion: noise.release(exact, occasion)))
+    asked = [timed(lambda: accountant.exposure("mallory"))]
+    accountant.observe(Head(head), Head(head), Occasion(ledger, ("mallory",), (update,), Counts()))  # nothing is kept
+    asked.append(timed(lambda: accountant.exposure("mallory")))
     assert accountant.exposure("mallory").rank == d // C * C
     adds, deletes = masks(DeletionMask(0.1, key=b"0" * 32), ledger, features, {"add": 1, "delete": 1})
     continual = masks(
@@ -68,6 +72,7 @@ def measure(d, colluders):
     return {
         "d": d,
         "potrf_ms": 1e3 * reference,
+        "exposure_over_potrf": max(asked) / reference,
         "typical_over_potrf": float(np.median(accounts)) / reference,
         "worst_over_potrf": float(np.median(accounts[-max(len(accounts) // 10, 1) :])) / reference,
         "noise_over_potrf": float(np.median(noises)) / reference,
@@ -114,7 +119,8 @@ def main():
     for r in rows:
         print(
             f"  d = {r['d']:5d}: median {r['typical_over_potrf']:.2f} x potrf ({r['potrf_ms']:.1f} ms), "
-            f"near full rank {r['worst_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x; "
+            f"near full rank {r['worst_over_potrf']:.2f} x, "
+            f"exposure {r['exposure_over_potrf']:.2f} x; posterior noise {r['noise_over_potrf']:.2f} x; "
             f"mask after an addition {r['mask_addition_over_potrf']:.2f} x, a deletion "
             f"{r['mask_deletion_over_potrf']:.1f} x"
         )

@@ -1,55 +1,53 @@
-"""Leak against cost of posterior-shaped noise: label recovery by an attacker who knows the state and averages.
+"""What a lifetime of heads tells of one record, against points of accuracy: continual noise beside what else there is.
 
-The attacker knows ``A`` exactly, whitens, and averages n releases with fresh noise before the deletion of one record
-and n after it. A mean of n independent draws is distributed as one draw at ``sigma / sqrt(n)``, which is what is
-simulated: both sides get real noise with the covariance of their own state. Four readers look at the whitened change.
+Every choice is set to a history of `--events` events, and all but the mask to the same lifetime mu of a median record:
 
-``column`` takes the column with the largest norm (Proposition 3 after whitening).
+``continual``: the noise of `exhume.hardened`, in a public measure, spread by a factorisation of prefix sums.
 
-``svd`` takes the leading singular pair and fits the label to it, as `exhume.attack.recover.rank_one` does.
+``AdaSSP`` (Wang 2018): the same factorisation, noise in the shape of a ball, half of mu squared for the gram and half
+for the moment, and the ridge that the noise's spectrum asks for.
 
-``informed`` takes the nearest of the mean changes per class, learnt from a fifth of the training rows.
+``output``: noise on every head, scaled to what a median record moves in it; all heads of the history compose.
 
-``knows f`` already has the feature of the deleted record and asks only for its label.
+``mask``: the deletion mask that `exhume.hardened` once had, at the moment of a deletion and over the whole history.
 
-The second table is what an operator can choose between, each at the same lifetime mu of a median record, over a history
-of `--events` events: the noise of `exhume.hardened` (continual noise in a public measure); AdaSSP (Wang 2018), which is
-the same mechanism with noise in the shape of a ball, scaled to the longest feature, and the ridge that it asks for;
-output perturbation, which draws noise on every head, scaled to what a median record moves in it; and the deletion
-mask, which keeps no account over time. The attacker is told every noisy total of the whole history and everything else
-that happened in it. What is left is the deletion behind one draw of known size, which is what is simulated for each
-record (`tests/defence/test_release_continual.py` holds the server to it). It reads by Bayes' rule over a fifth of the
-training rows, or by the leading direction where that stands out (`exhume.attack.recover.informed`), or knows the
-feature. The cost is measured on the real server over the whole history, additions and deletions in turn.
+The attacker is told every noisy total (every head, for ``output``) and everything else that happened. What is left is
+the deletion behind one draw of known size, the best linear combination of them all, which is what is simulated for
+each record (`tests/defence/test_release_continual.py` holds the server to it; an addition is the same event). Who does
+not know the feature reads by Bayes' rule over a fifth of the training rows, or by the leading direction of the gram
+where that stands out; who knows the feature takes the likeliest label. Neither asks the head what it would predict.
+``life``: the same attackers, told the record's addition as well as its deletion.
 
-Deleted records are drawn with the same number from each class, so chance is 1/c. Accuracy lost is the mean over draws.
+Accuracy lost is the mean over independent draws at times spread over the history; `--server` plays the history on the
+real server as well, additions and deletions in turn. Deleted records are drawn with the same number from each class,
+so that chance is 1/c.
 
-    python benchmarks/noise_frontier.py [--data digits mnist cifar10] [--sigmas 0.1 0.2] [--choices 0.2] [--trials 500]
+    python benchmarks/noise_frontier.py [--data digits mnist cifar10] [--sigmas 0.1 0.2] [--spreads 0.7] [--trials 500]
 
 MNIST and CIFAR-10 need ResNet-18 features (EXHUME_DATA_PATH, or `exhume data features`).
 """
 
 import argparse
 import json
+import math
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular, svd
-from scipy.special import ndtr
+from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from exhume.attack.recover.fit import fit_scale
-from exhume.attack.recover.informed import Candidates, read_change
+from exhume.attack.recover.informed import CLEAR
 from exhume.data import load_features
 from exhume.defence import sigma_for
 from exhume.defence.default import CAP, before_gram
 from exhume.defence.release import ContinualNoise, DeletionMask
+from exhume.defence.release._epoch import solve
 from exhume.defence.release._factorisation import Factorisation
 from exhume.protocol import Ledger, Server, Summary, Update
 
 GAMMA = 1e-3
-RELEASES = (1, 10, 100)
-SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.5)
-READERS = ("column", "svd", "informed", "knows f")
+DRAWS = 60
 
 
 class Problem:
@@ -63,6 +61,7 @@ class Problem:
         self.rng = np.random.default_rng(seed)
         self.G = self.F.T @ np.eye(self.c)[self.y]
         self.A = self.F.T @ self.F + GAMMA * np.eye(self.F.shape[1])
+        self.d = len(self.A)
         self.L = cholesky(self.A, lower=True)
         self.W = self.back(self.L, solve_triangular(self.L, self.G, lower=True))
         order = self.rng.permutation(len(self.F))
@@ -70,258 +69,311 @@ class Problem:
         per = max(trials // self.c, 1)
         self.deleted = np.concatenate([rest[self.y[rest] == k][:per] for k in range(self.c)])
         self.own = order[: len(order) // 5]
-        self.means = self.class_means(self.own)
-
-    def class_means(self, own):
-        """Return, per class, the mean of the whitened changes that deletions of the attacker's own rows would make."""
-        white = solve_triangular(self.L, self.F[own].T, lower=True).T
-        residual = np.eye(self.c)[self.y[own]] - self.F[own] @ self.W
-        chosen = [self.y[own] == k for k in range(self.c)]
-        return [white[rows].T @ residual[rows] / max(rows.sum(), 1) for rows in chosen]
+        self.exact = self.right(self.W)
 
     @staticmethod
     def back(L, Z):
         """Return ``L^-T Z``."""
         return solve_triangular(L, Z, lower=True, trans="T")
 
-    def draw(self, L, sigma):
-        return self.back(L, sigma * self.rng.standard_normal(self.W.shape))
+    def right(self, head):
+        features, labels = self.test
+        return 100 * float(((features @ head).argmax(axis=1) == labels).mean())
 
-    def after(self, row):
-        """Return the factor and head after the deletion of one row."""
-        f = self.F[row]
-        L = cholesky(self.A - np.outer(f, f), lower=True)
-        G = self.G.copy()
-        G[:, self.y[row]] -= f
-        return L, self.back(L, solve_triangular(L, G, lower=True))
+    def symmetric(self):
+        """Return ``(N + N') / sqrt(2)`` of a standard normal N."""
+        N = self.rng.standard_normal((self.d, self.d))
+        return (N + N.T) / math.sqrt(2)
 
 
-def read(problem, row, pre, post):
-    """Return each reader's label for one deletion."""
-    Y = problem.L.T @ (pre - post)
-    f = problem.F[row]
-    white = solve_triangular(problem.L, f, lower=True)
-    return {
-        "column": int(np.linalg.norm(Y, axis=0).argmax()),
-        "svd": leading(problem, Y, post),
-        "informed": informed(problem, Y),
-        # (L^-1 f)' Y = f' A^-1 f (e_k - W_post' f)': put the scores back and the one-hot vector stands out.
-        "knows f": int((white @ Y + (white @ white) * (post.T @ f)).argmax()),
-    }
+@dataclass
+class Noise:
+    """What a deletion is behind: s of the moment, tau of the gram (none where heads alone are seen), a cap on mu."""
+
+    s: float
+    tau: float | None = None
+    cap: float = math.inf
+
+    def over(self, factor):
+        return Noise(self.s / factor, None if self.tau is None else self.tau / factor, self.cap)
+
+    def mu(self, leverage, residual):
+        gram = 0.0 if self.tau is None else leverage / (math.sqrt(2) * self.tau)
+        return float(np.hypot(gram, np.sqrt(leverage) * np.linalg.norm(residual) / self.s))
 
 
-def leading(problem, Y, post):
-    """What `rank_one` does for non-negative features, with the factor of the known state at hand."""
-    left, values, right = svd(Y, full_matrices=False)
-    direction = problem.L @ left[:, 0]
-    length = np.linalg.norm(direction)
-    u, r = direction / length, values[0] * right[0] * length
-    if u.sum() < 0:
-        u, r = -u, -r
-    t, misfit = fit_scale(r, post.T @ u)
-    return int(np.argmin(np.where(t > 0, misfit, np.inf) if (t > 0).any() else misfit))
+class View:
+    """Rows in coordinates in which the noise is isotropic: a deletion takes ``w w'`` and ``w r'`` away.
+
+    Parameters
+    ----------
+    problem
+        The ledger and the rows.
+    white
+        From features (a row each) to w.
+    centred
+        Whether the moment is seen about the head, ``r = e_k - W' f``; else ``r = e_k``.
+    scale
+        From features to what r is multiplied by, 1 if none.
+    """
+
+    def __init__(self, problem, white, *, centred=True, scale=None):
+        self.p, self.centred, self.scale = problem, centred, scale
+        own, gone = problem.F[problem.own], problem.F[problem.deleted]
+        self.own, self.white = white(own), white(gone)
+        self.own_side, self.sides = self._sides(own, problem.y[problem.own]), self._sides(gone)
+        self.leverage = (self.own**2).sum(axis=1)
+
+    def _sides(self, features, labels=None):
+        """Return r of each row: of its label, or (rows x labels x c) of every label that it could have."""
+        scores = features @ self.p.W if self.centred else np.zeros((len(features), self.p.c))
+        size = np.ones(len(features)) if self.scale is None else self.scale(features)
+        if labels is not None:
+            return size[:, None] * (np.eye(self.p.c)[labels] - scores)
+        return size[:, None, None] * (np.eye(self.p.c)[None] - scores[:, None])
+
+    def read(self, noises):
+        """Return, per noise, the share of right labels without the feature and with it, and the median mu.
+
+        All noises share the draws, and with them the products that cost something.
+        """
+        p, hits, mus = self.p, np.zeros((len(noises), 2)), []
+        for i, row in enumerate(p.deleted):
+            w, sides = self.white[i], self.sides[i]
+            label, lev, dots = p.y[row], float(w @ w), self.own @ w
+            Z, N = p.rng.standard_normal((p.d, p.c)), p.symmetric()
+            told = any(noise.tau is not None for noise in noises)
+            forms = ((self.own @ N) * self.own).sum(axis=1) if told else None
+            top = float(eigh(N, eigvals_only=True, subset_by_index=[p.d - 1, p.d - 1])[0]) if told else 0.0
+            moved, seen = self.own @ Z, w @ Z
+            mus.append([noise.mu(lev, sides[label]) for noise in noises])
+            for j, noise in enumerate(noises):
+                share = min(1.0, noise.cap / mus[-1][j])
+                r = share * sides[label]
+                known = (lev * r + noise.s * seen) @ sides.T - 0.5 * lev * (sides**2).sum(axis=1)
+                hits[j, 1] += int(known.argmax()) == label
+                if noise.tau is not None and share * lev + noise.tau * top > CLEAR * 2 * noise.tau * math.sqrt(p.d):
+                    found = self._stands_out(w, r, share, N, Z, noise)
+                    if found is not None:
+                        hits[j, 0] += found == label
+                        continue
+                hits[j, 0] += self._bayes(dots, r, share, moved, forms, noise) == label
+        return hits / len(p.deleted), np.minimum(np.median(mus, axis=0), [noise.cap for noise in noises])
+
+    def _bayes(self, dots, r, share, moved, forms, noise):
+        seen = dots[:, None] * r + noise.s * moved
+        score = (seen * self.own_side).sum(axis=1) - 0.5 * self.leverage * (self.own_side**2).sum(axis=1)
+        score /= noise.s**2
+        if noise.tau is not None:
+            score += (share * dots**2 + noise.tau * forms - 0.5 * self.leverage**2) / (2 * noise.tau**2)
+        labels = self.p.y[self.p.own]
+        return int(np.argmax([logsumexp(score[labels == k]) - np.log((labels == k).sum()) for k in range(self.p.c)]))
+
+    def _stands_out(self, w, r, share, N, Z, noise):
+        """Return the label along the leading direction of the gram; None where that does not stand out."""
+        X, last = share * np.outer(w, w) + noise.tau * N, self.p.d - 1
+        (value,), v = eigh(X, subset_by_index=[last, last])
+        if value <= CLEAR * 2 * noise.tau * math.sqrt(self.p.d):
+            return None
+        v, length = v[:, 0], math.sqrt(value)
+        if self.centred:
+            f = length * (self.p.L @ v)
+            turn = -1.0 if f.sum() < 0 else 1.0  # features are not negative
+            side, scores = turn * (v @ w * r + noise.s * (v @ Z)), turn * (f @ self.p.W)
+        else:
+            turn = -1.0 if v.sum() < 0 else 1.0
+            side, scores = turn * (v @ w * r + noise.s * (v @ Z)), 0.0
+        return int((side / length + scores).argmax())
 
 
-def informed(problem, Y):
-    """The nearest mean: with noise far above one record's signal, the best test is linear in it."""
-    return int(np.argmax([np.vdot(Y, mean) - 0.5 * np.vdot(mean, mean) for mean in problem.means]))
+def whitened(problem):
+    return View(problem, lambda F: solve_triangular(problem.L, F.T, lower=True).T)
 
 
-def leak(problem, sigmas):
-    """Return the shift of every deletion, and per averaged noise the share of right labels of each reader."""
-    hits = {sigma: dict.fromkeys(READERS, 0) for sigma in sigmas}
-    shifts = []
-    for row in problem.deleted:
-        L, W = problem.after(row)
-        shifts.append(np.linalg.norm(problem.L.T @ (problem.W - W)))
-        for sigma in sigmas:
-            pre, post = problem.W + problem.draw(problem.L, sigma), W + problem.draw(L, sigma)
-            for reader, label in read(problem, row, pre, post).items():
-                hits[sigma][reader] += int(label == problem.y[row])
-    total = len(problem.deleted)
-    return np.array(shifts), {s: {r: n / total for r, n in found.items()} for s, found in hits.items()}
+def raw(problem):
+    return View(problem, lambda F: F, centred=False)
 
 
-def told_all(problem, s, tau, cap=None):
-    """Return the share of right labels for an attacker told all but one draw of (s, tau) on a deletion."""
-    own = Candidates(problem.A, problem.W, problem.F[problem.own], problem.y[problem.own], problem.c)
-    hits, mus, d = {"informed": 0, "knows f": 0}, [], len(problem.A)
-    for row in problem.deleted:
-        f, rng = problem.F[row], problem.rng
-        white = solve_triangular(problem.L, f, lower=True)
-        residual = np.eye(problem.c)[problem.y[row]] - f @ problem.W
-        leverage = white @ white
-        mu = float(np.hypot(leverage / (np.sqrt(2) * tau), np.sqrt(leverage) * np.linalg.norm(residual) / s))
-        share = 1.0 if cap is None else min(1.0, cap / mu)
-        mus.append(share * mu)
-        N = rng.standard_normal((d, d))
-        gram = share * np.outer(white, white) + tau * (N + N.T) / np.sqrt(2)
-        Y = share * np.outer(white, residual) + s * rng.standard_normal((d, problem.c))
-        change, gram = problem.L @ Y, problem.L @ gram @ problem.L.T
-        hits["informed"] += read_change(own, change, s, gram, tau).label == problem.y[row]
-        hits["knows f"] += int((white @ Y + leverage * (problem.W.T @ f)).argmax()) == problem.y[row]
-    total = len(problem.deleted)
-    return {name: hit / total for name, hit in hits.items()}, float(np.median(mus))
+def in_heads(problem):
+    """Return rows as heads show them: ``W - W_post = A^-1 f (e_k - W' f)' / (1 - f' A^-1 f)``."""
+
+    def white(F):
+        return problem.back(problem.L, solve_triangular(problem.L, F.T, lower=True)).T
+
+    return View(problem, white, scale=lambda F: 1.0 / (1.0 - (white(F) * F).sum(axis=1)))
 
 
-def points_lost(problem, head):
-    """Return by how many points a head is worse on the test rows than the exact one."""
-    features, labels = problem.test
-    right = [((features @ weights).argmax(axis=1) == labels).mean() for weights in (problem.W, head)]
-    return 100 * (right[0] - right[1])
+def lost(problem, heads):
+    """Return by how many points heads are worse than the exact one, on average, and the error of that."""
+    points = np.array([problem.exact - problem.right(head) for head in heads])
+    return {"lost": float(points.mean()), "lost_error": float(points.std(ddof=1) / math.sqrt(len(points)))}
+
+
+def growths(events):
+    """Return the size of the noise at times spread over a history, in draws."""
+    f = Factorisation.of(events + 1)
+    return [f.growth(int(t)) for t in np.linspace(1, events, DRAWS)]
+
+
+def continual_cost(problem, s, tau, sizes):
+    def head(size):
+        gram = np.asfortranarray(np.eye(problem.d) + size * tau * problem.symmetric())
+        moment = size * s * problem.rng.standard_normal(problem.W.shape)
+        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
+        return problem.W + problem.back(problem.L, solved)
+
+    return lost(problem, map(head, sizes))
+
+
+def continual(problem, pairs, events):
+    """Return one row per sigma and spread of the noise of `exhume.hardened`."""
+    f = Factorisation.of(events + 1)
+    rules = [ContinualNoise(before_gram(*pair), spread=pair[1], horizon=events + 1, cap=CAP) for pair in pairs]
+    noises = [Noise(*rule.event_noise(problem.d), cap=CAP).over(f.sensitivity) for rule in rules]
+    rates, mus = whitened(problem).read([*noises, *(noise.over(math.sqrt(2)) for noise in noises)])
+    rows = []
+    for i, ((sigma, spread), rule) in enumerate(zip(pairs, rules, strict=True)):
+        cost = continual_cost(problem, *rule.event_noise(problem.d), growths(events))
+        rows.append({"name": "continual", "sigma": sigma, "spread": spread, "mu": float(mus[i]), **cost})
+        rows[-1] |= _rates(rates[i], rates[len(pairs) + i])
+    return rows
+
+
+def _rates(event, life=None):
+    found = {"blind": float(event[0]), "known": float(event[1])}
+    return found if life is None else found | {"life_blind": float(life[0]), "life_known": float(life[1])}
+
+
+def adassp(problem, mus, events):
+    """Return AdaSSP at some lifetime mu of a median record: half of mu squared for the gram, half for the moment."""
+    f, view = Factorisation.of(events + 1), raw(problem)
+    length = float(np.median(np.linalg.norm(problem.F[problem.deleted], axis=1)))
+    noises = [Noise(length * math.sqrt(2) / mu, length**2 / mu) for mu in mus]
+    rates, _ = view.read([*noises, *(noise.over(math.sqrt(2)) for noise in noises)])
+    rows = []
+    for i, (mu, noise) in enumerate(zip(mus, noises, strict=True)):
+        s, tau = noise.s * f.sensitivity, noise.tau * f.sensitivity
+        heads = (_adassp_head(problem, size * s, size * tau) for size in growths(events))
+        rows.append({"name": "AdaSSP", "mu": mu, **lost(problem, heads), **_rates(rates[i], rates[len(mus) + i])})
+    return rows
+
+
+def _adassp_head(problem, s, tau):
+    gram = problem.A + tau * problem.symmetric()
+    least = float(eigh(gram, eigvals_only=True, subset_by_index=[0, 0])[0])
+    ridge = max(0.0, 2.0 * math.sqrt(problem.d) * tau - max(least, 0.0))  # the spectrum of the noise
+    moment = problem.G + s * problem.rng.standard_normal(problem.G.shape)
+    return np.linalg.solve(gram + ridge * np.eye(problem.d), moment)
+
+
+def output(problem, mus, events):
+    """Return noise on every head at some lifetime mu of a median record: the heads of a history compose."""
+    view = in_heads(problem)
+    moved = [np.linalg.norm(w) * np.linalg.norm(side[problem.y[row]]) for w, side, row in _deleted(view)]
+    noises = [Noise(float(np.median(moved)) / mu) for mu in mus]
+    rates, _ = view.read([*noises, *(noise.over(math.sqrt(2)) for noise in noises)])
+    rows = []
+    for i, (mu, noise) in enumerate(zip(mus, noises, strict=True)):
+        size = noise.s * math.sqrt(events)
+        heads = (problem.W + size * problem.rng.standard_normal(problem.W.shape) for _ in range(DRAWS))
+        rows.append({"name": "output", "mu": mu, **lost(problem, heads), **_rates(rates[i], rates[len(mus) + i])})
+    return rows
+
+
+def _deleted(view):
+    return zip(view.white, view.sides, view.p.deleted, strict=True)
+
+
+def mask_history(events, clients=12, memory=0.5, seed=0):
+    """Return by what factor a history of deletions sharpens the first one's draw, for the mask of one colluder.
+
+    Noise on the totals is ``K z``: the last client's part is drawn again at each of its deletions, and at one of
+    somebody else everything fades by half into a common part with a draw of its own. A deletion is a step in all later
+    totals, whose size is ``|K^-1 step|`` in draws.
+    """
+    rng, count = np.random.default_rng(seed), max(events // 2, 1)
+    K, last = np.zeros((count, 2 * count)), -1
+    common, own = np.zeros(2 * count), np.zeros(2 * count)
+    for t in range(count):
+        client = int(rng.integers(clients))
+        if client != last and t:
+            common = memory * (common + own)
+            common[2 * t] += 1.0
+        own = np.zeros(2 * count)
+        own[2 * t + 1], last = 1.0, client
+        K[t] = common + own
+    return float(np.sqrt(np.ones(count) @ np.linalg.solve(K @ K.T, np.ones(count))))
+
+
+def mask(problem, sigma, events):
+    """Return the earlier default: what a deletion is behind when it happens, and after a history."""
+    rule = DeletionMask(before_gram(sigma), key=b"0" * 32)
+    once = Noise(*rule.deletion_noise(problem.d))
+    noises = [once, once.over(mask_history(events))]
+    rates, mus = whitened(problem).read(noises)
+    cost = continual_cost(problem, before_gram(sigma), 0.7 / (2 * math.sqrt(problem.d)), np.ones(DRAWS))
+    names = ("mask, at once", "mask, history")
+    made = zip(names, mus, rates, strict=True)
+    return [{"name": name, "sigma": sigma, "mu": float(mu), **cost, **_rates(rate)} for name, mu, rate in made]
 
 
 def history_cost(problem, rule, events, every=25):
     """Return the mean points that the heads of a whole history lose: rows go and come back, one at a time."""
     server = Server(Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), release=rule)
-    features, labels = problem.test
-    lost, gone = [], list(problem.rng.permutation(len(problem.F))[: events // 2 + 1])
+    found, gone = [], list(problem.rng.permutation(len(problem.F))[: events // 2 + 1])
     for i in range(events):
         row = gone[i // 2]
         block = Summary.of(problem.F[[row]], problem.y[[row]], problem.c)
         server.submit(Update.adding(block) if i % 2 else Update.deleting(block), f"client {i % 12}")
         if i % every == every - 1:
-            exact, shown = (features @ head for head in (server.ledger.head(), server.head().weights))
-            lost.append(100 * ((exact.argmax(axis=1) == labels).mean() - (shown.argmax(axis=1) == labels).mean()))
-    return float(np.mean(lost)), float(np.mean(lost[-max(len(lost) // 5, 1) :]))
-
-
-def continual(problem, sigma, events):
-    rule = ContinualNoise(before_gram(sigma), horizon=events + 1, cap=CAP, key=b"0" * 32)
-    k, (s, tau) = Factorisation.of(events + 1).sensitivity, rule.event_noise(len(problem.A))
-    labels, mu = told_all(problem, s / k, tau / k, CAP)
-    lost, late = history_cost(problem, rule, events)
-    return {"name": "continual", "sigma": sigma, "labels": labels, "median_mu": mu, "lost": lost, "lost_late": late}
-
-
-def deletion_mask(problem, sigma, events):
-    """The mask that a deletion is behind when it happens; what later events tell is in no account."""
-    rule = DeletionMask(before_gram(sigma), key=b"0" * 32)
-    labels, mu = told_all(problem, *rule.deletion_noise(len(problem.A)))
-    lost, late = history_cost(problem, rule, events)
-    return {"name": "mask, at once", "sigma": sigma, "labels": labels, "median_mu": mu, "lost": lost, "lost_late": late}
-
-
-def median_row(problem):
-    """Return the lengths, moved heads and residuals of deleted records, as medians."""
-    lengths = np.linalg.norm(problem.F[problem.deleted], axis=1)
-    moved = [np.linalg.norm(problem.W - problem.after(row)[1]) for row in problem.deleted[:50]]
-    return float(np.median(lengths)), float(np.median(moved)), float(np.linalg.norm(problem.F, axis=1).max())
-
-
-def adassp(problem, mu, events, draws=10):
-    """AdaSSP at the same lifetime mu of a median record: half of mu squared for the gram, half for the moment."""
-    f, (length, _, _) = Factorisation.of(events + 1), median_row(problem)
-    d = len(problem.A)
-    tau, s = f.sensitivity * length**2 / mu, f.sensitivity * length * np.sqrt(2) / mu
-    lost = []
-    for _ in range(draws):
-        N = problem.rng.standard_normal((d, d))
-        gram = problem.A + f.largest * tau * (N + N.T) / np.sqrt(2)
-        moment = problem.G + f.largest * s * problem.rng.standard_normal(problem.G.shape)
-        least = float(np.linalg.eigvalsh(gram)[0])
-        ridge = max(0.0, 2.0 * np.sqrt(d) * f.largest * tau - max(least, 0.0))  # the spectrum of the noise
-        lost.append(points_lost(problem, np.linalg.solve(gram + ridge * np.eye(d), moment)))
-    return {"name": "AdaSSP", "median_mu": mu, "lost": float(np.mean(lost))}
-
-
-def output_noise(problem, mu, events, draws=10):
-    """Noise on every head at the same lifetime mu of a median record: the heads of a history compose."""
-    moved = median_row(problem)[1]
-    size = moved * np.sqrt(events) / mu
-    heads = [problem.W + size * problem.rng.standard_normal(problem.W.shape) for _ in range(draws)]
-    return {"name": "output", "median_mu": mu, "lost": float(np.mean([points_lost(problem, head) for head in heads]))}
-
-
-def choices(problem, sigmas, events):
-    """Return one row per choice and sigma: what a lifetime tells, and what it costs."""
-    found = []
-    for sigma in sigmas:
-        ours = continual(problem, sigma, events)
-        rivals = [rival(problem, ours["median_mu"], events) for rival in (adassp, output_noise)]
-        found += [ours, *rivals, deletion_mask(problem, sigma, events)]
-    return found
-
-
-def accuracy(problem, sigma, draws=40):
-    features, labels = problem.test
-    heads = [problem.W + problem.draw(problem.L, sigma) for _ in range(draws if sigma else 1)]
-    return float(np.mean([((features @ head).argmax(axis=1) == labels).mean() for head in heads]))
-
-
-def effective(sigma, n):
-    return round(float(sigma / np.sqrt(n)), 12)
-
-
-def frontier(problem, sigmas):
-    """Return leak and cost of posterior noise, averaged, at some sigmas."""
-    shifts, found = leak(problem, sorted({effective(sigma, n) for sigma in sigmas for n in RELEASES}))
-    exact, rows = accuracy(problem, 0.0), []
-    for sigma in sigmas:
-        lost = 100 * (exact - accuracy(problem, sigma))
-        for n in RELEASES:
-            mu = float(np.median(shifts)) / sigma * np.sqrt(n / 2)
-            rows.append(
-                {
-                    "sigma": sigma,
-                    "releases_each_side": n,
-                    "labels": found[effective(sigma, n)],
-                    "accuracy_lost_points": lost,
-                    "median_mu": mu,
-                    "median_best_advantage": float(2 * ndtr(mu / 2) - 1),
-                }
-            )
-    quantiles = dict(zip(("median", "p95", "max"), np.quantile(shifts, [0.5, 0.95, 1.0]).tolist(), strict=True))
-    return {"shift": quantiles, "cells": rows}
+            found.append(problem.right(server.ledger.head()) - problem.right(server.head().weights))
+    return float(np.mean(found))
 
 
 def results(name, options):
     problem = Problem(name, options.trials)
-    d, records = len(problem.A), len(problem.F)
-    size = {"d": d, "rows": records, "classes": problem.c, "trials": len(problem.deleted), "events": options.events}
-    made = {"data": name, **size, "accuracy": accuracy(problem, 0.0)}
-    if not options.choices_only:
-        made |= frontier(problem, options.sigmas)
-    bearable = sigma_for(records, d)
-    return made | {"choices": choices(problem, options.choices or [bearable], options.events)}
+    sigmas = options.sigmas or [sigma_for(len(problem.F), problem.d)]
+    pairs = [(sigma, spread) for spread in options.spreads for sigma in sigmas]
+    made = continual(problem, pairs, options.events)
+    if options.server:
+        for row in made:
+            rule = ContinualNoise(
+                before_gram(row["sigma"], row["spread"]), spread=row["spread"], horizon=options.events + 1, cap=CAP
+            )
+            row["server_lost"] = history_cost(problem, rule, options.events)
+    if not options.ours:
+        mus = [row["mu"] for row in made]
+        made += adassp(problem, mus, options.events) + output(problem, mus, options.events)
+        made += [row for sigma in sigmas for row in mask(problem, sigma, options.events)]
+    size = {"d": problem.d, "rows": len(problem.F), "classes": problem.c, "trials": len(problem.deleted)}
+    return {"data": name, **size, "events": options.events, "accuracy": problem.exact, "choices": made}
 
 
 def show(result):
-    print(f"{result['data']}: d = {result['d']}, {result['rows']} rows, accuracy {100 * result['accuracy']:.2f}%")
-    if "cells" in result:
-        show_posterior(result)
-    error = 100 * np.sqrt(1 / result["classes"] / result["trials"])
-    print(f"  {result['events']} events, all totals told; labels read, % of {result['trials']} (error {error:.1f})")
-    print(f"  {'':>14} {'sigma':>6} {'mu':>6} {'informed':>9} {'knows f':>9}  points lost (in the last fifth)")
+    print(f"{result['data']}: d = {result['d']}, {result['rows']} rows, accuracy {result['accuracy']:.2f}%")
+    error = 100 * np.sqrt((1 - 1 / result["classes"]) / result["classes"] / result["trials"])
+    print(f"  {result['events']} events, all told; labels read, % of {result['trials']} (error {error:.1f} at chance)")
+    print(f"  {'':>14} {'sigma':>6} {'spread':>6} {'mu':>6} {'blind':>7} {'knows f':>8}   (for life)      points lost")
     for row in result["choices"]:
-        sigma = f"{row['sigma']:6.3f}" if "sigma" in row else " " * 6
-        labels = [f"{100 * row['labels'][r]:9.1f}" if "labels" in row else " " * 9 for r in ("informed", "knows f")]
-        late = f" ({row['lost_late']:.2f})" if "lost_late" in row else ""
-        print(f"  {row['name']:>14} {sigma} {row['median_mu']:6.2f} {' '.join(labels)} {row['lost']:8.2f}{late}")
-
-
-def show_posterior(result):
-    shift = result["shift"]
-    print(f"  shift of one deletion: median {shift['median']:.3g}, 95% {shift['p95']:.3g}, largest {shift['max']:.3g}")
-    error = 100 * np.sqrt(1 / result["classes"] / result["trials"])
-    print(f"  labels read, % of {result['trials']} (chance {100 / result['classes']:.0f}, standard error {error:.1f})")
-    print(f"  {'sigma':>6} {'n a side':>8} " + " ".join(f"{r:>9}" for r in READERS) + "   mu    advantage  points lost")
-    for cell in result["cells"]:
-        labels = " ".join(f"{100 * cell['labels'][r]:9.1f}" for r in READERS)
+        sigma = " ".join(f"{row[name]:6.3f}" if name in row else " " * 6 for name in ("sigma", "spread"))
+        life = f"{100 * row['life_blind']:7.1f} {100 * row['life_known']:7.1f}" if "life_blind" in row else " " * 15
+        server = f" (server {row['server_lost']:.2f})" if "server_lost" in row else ""
         print(
-            f"  {cell['sigma']:6.2f} {cell['releases_each_side']:8d} {labels} {cell['median_mu']:6.2f} "
-            f"{cell['median_best_advantage']:9.2f} {cell['accuracy_lost_points']:10.2f}"
+            f"  {row['name']:>14} {sigma} {row['mu']:6.2f} {100 * row['blind']:7.1f} {100 * row['known']:8.1f} {life}"
+            f" {row['lost']:8.2f} +- {row['lost_error']:.2f}{server}",
+            flush=True,
         )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["digits"])
-    parser.add_argument("--sigmas", type=float, nargs="+", default=list(SIGMAS))
+    parser.add_argument("--sigmas", type=float, nargs="+", help="noise in the head; if not given, what the rows bear")
+    parser.add_argument("--spreads", type=float, nargs="+", default=[0.7], help="noise on the gram")
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--events", type=int, default=1000, help="length of the history")
-    parser.add_argument("--choices", type=float, nargs="+", help="sigmas of the second table; else what the rows bear")
-    parser.add_argument("--choices-only", action="store_true", help="the second table alone")
+    parser.add_argument("--ours", action="store_true", help="continual noise alone")
+    parser.add_argument("--server", action="store_true", help="also play the history on the real server")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     found = []

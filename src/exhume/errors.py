@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "AttackError",
+    "ConflictError",
     "DataError",
     "ExhumeError",
     "HeadroomError",
@@ -22,6 +23,7 @@ __all__ = [
     "RefusedError",
     "SingularStateError",
     "StaleServerError",
+    "StoreError",
     "WireError",
     "WorkerDiedError",
     "shown",
@@ -90,6 +92,22 @@ class StaleServerError(ExhumeError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.path,)
+
+
+class StoreError(ExhumeError):
+    """A durable store that cannot be opened, read or written; what it had acknowledged is still in it."""
+
+
+class ConflictError(ExhumeError):
+    """A key that its client has used before, for another message: nothing was done."""
+
+    def __init__(self, client: str, key: str) -> None:
+        self.client = client
+        self.key = key
+        super().__init__(f"'{shown(client)}' has used the key '{shown(key)}' before, for another message")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.client, self.key)
 
 
 class RefusedError(ExhumeError):

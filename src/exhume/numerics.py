@@ -1,14 +1,26 @@
-"""What every room shares of numbers: array types, the paper's two tolerances, relative errors.
+"""What every room shares of numbers: array types, the paper's two tolerances, relative errors, extreme eigenvalues.
 
 The one home of these names: no room defines them again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DENOMINATOR_FLOOR", "RANK_TOLERANCE", "Matrix", "Rows", "relative", "symmetric"]
+__all__ = [
+    "DENOMINATOR_FLOOR",
+    "LANCZOS_FROM",
+    "RANK_TOLERANCE",
+    "Matrix",
+    "Rows",
+    "extremes",
+    "largest_eigenvalue",
+    "relative",
+    "symmetric",
+]
 
 Matrix = NDArray[np.float64]
 """Any array of float64: a matrix, or a vector where a docstring says so."""
@@ -32,3 +44,35 @@ def symmetric(a: Matrix) -> Matrix:
     """Return the nearest symmetric matrix."""
     half: Matrix = 0.5 * (a + a.T)
     return half
+
+
+LANCZOS_FROM = 64
+"""Below this size a full decomposition is cheaper than setting up an iteration."""
+
+_RITZ_TOLERANCE = 1e-6  # of the residual: the error of a Ritz value is of its square
+
+
+def largest_eigenvalue(apply: Callable[[Matrix], Matrix], d: int) -> float:
+    """Return the largest eigenvalue of a positive matrix given by its products, by Lanczos from a fixed start.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the iteration does not converge.
+    """
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+    start = np.cos(np.arange(1, d + 1, dtype=np.float64))
+    operator = LinearOperator((d, d), matvec=apply, dtype=np.float64)
+    try:
+        return float(eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False, tol=_RITZ_TOLERANCE)[0])
+    except ArpackError as error:
+        raise np.linalg.LinAlgError(f"Lanczos: {error}") from error
+
+
+def extremes(apply: Callable[[Matrix], Matrix], solve: Callable[[Matrix], Matrix], d: int) -> tuple[float, float]:
+    """Return the largest and smallest eigenvalue of a positive definite matrix given by products and solves."""
+    if d < LANCZOS_FROM:
+        values = np.linalg.eigvalsh(symmetric(apply(np.eye(d))))
+        return float(values[-1]), float(values[0])
+    return largest_eigenvalue(apply, d), 1.0 / largest_eigenvalue(solve, d)

@@ -198,6 +198,10 @@ def test_rows_and_recommendation():
     luckier = replace(rows[1], defence="luckier", label_rate=0.0, told_replay_rate=1.0)
     assert recommend([luckier, replace(rows[1], told_replay_rate=0.0)], Needs()).defence == "noise"
     assert rows[0].refutes() and not rows[1].refutes()
+    # Ten trials do not make a defence clean: one that was tried more often ranks before it, whatever was seen.
+    tried = replace(rows[1], defence="tried", label_rate=0.12, detectable=0.2)
+    assert rows[1].leak == rows[1].detectable > 0.4 and recommend([rows[1], tried], Needs()).defence == "tried"
+    assert rows[4].leaks() and rows[4].leak == 0.4
     # 4 of 10 at 15%: 1 - (0.85^10 + 10 0.15 0.85^9 + 45 0.15^2 0.85^8 + 120 0.15^3 0.85^7) = 0.0500
     assert rows[4].p_value == pytest.approx(0.04997, abs=1e-5) and rows[4].refutes()
     assert not math.isnan(rows[0].label_upper)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from exhume.advise import run as runner
-from exhume.advise.advice import LEVEL, POWER, detectable
+from exhume.advise.advice import ABOVE, LEVEL, POWER, deletions_for, detectable
 from exhume.advise.records import CellResult
 from exhume.advise.run import Cell, Request, matrix_of
 
@@ -36,7 +36,7 @@ def luck(trials):
 
 
 def test_refusals_name_the_label_where_rules_look_at_others_and_not_on_the_hardened_server(play):
-    assert play("refusal-oracle", "rows+replay").labels >= 0.75 * SMALL.trials
+    assert play("refusal-oracle", "rows+replay").labels == SMALL.trials
     assert play("refusal-oracle", "hardened").labels <= luck(SMALL.trials)
     assert play("refusal-oracle", "hardened+sums").labels <= luck(SMALL.trials)
 
@@ -65,7 +65,21 @@ def test_a_history_of_exact_heads_tells_every_label(play):
     assert play("history-blind", "none", 5).labels >= 3
 
 
-@pytest.mark.parametrize("attack", ["history-blind", "history", "fold-pump"])
+def test_what_comes_in_is_read_from_exact_heads_as_what_goes_is(play):
+    assert play("additions", "none").labels == SMALL.trials
+    assert play("additions-blind", "none", 5).labels >= 3
+
+
+def test_changes_in_between_do_not_stop_who_watches_everybody(dealt):
+    """The paper's attack needs a quiet interval; `stitched` reads as well without one."""
+    matrix = replace(dealt, request=replace(SMALL, trials=10))
+    found = CellResult.model_validate(runner.work(matrix, Cell("stitched", "none", busy=True)))
+    assert found.error is None and found.score.labels == 10
+
+
+@pytest.mark.parametrize(
+    "attack", ["history-blind", "history", "additions", "additions-blind", "fold-pump", "stitched"]
+)
 def test_the_new_readers_play_against_the_hardened_server(play, attack):
     score = play(attack, "hardened", 5)
     assert score.guessed == score.deleted == 5 and not score.failures
@@ -77,6 +91,21 @@ def test_what_is_detectable_is_found_out_with_the_power_that_is_promised(trials,
     draws = np.random.default_rng(0).binomial(trials, rate, 20_000)
     refuted = attacks * binom.sf(draws - 1, trials, 0.15) < LEVEL
     assert refuted.mean() == pytest.approx(POWER, abs=4 * np.sqrt(POWER * (1 - POWER) / 20_000))
+
+
+@pytest.mark.parametrize("attacks", [1, 16, 40])
+def test_by_default_chance_plus_ten_points_is_found_out_on_the_hardened_server(attacks):
+    trials = deletions_for(attacks, 0.1)
+    draws = np.random.default_rng(1).binomial(trials, 0.1 + ABOVE, 20_000)
+    found = (attacks * binom.sf(draws - 1, trials, 0.1) < LEVEL).mean()
+    assert found >= POWER - 4 * np.sqrt(POWER * (1 - POWER) / 20_000)
+
+
+def test_the_hardened_server_is_tried_as_often_as_that_takes_unless_told_otherwise(dealt):
+    asked = replace(dealt, request=replace(SMALL, trials=None, attacks=("passive", "informed"), busy=(False,)))
+    assert asked.trials_of("hardened") == asked.trials_of("hardened+sums") == deletions_for(2, 0.1)
+    assert asked.trials_of("none") == 20 and dealt.trials_of("hardened") == SMALL.trials
+    assert replace(asked, request=replace(asked.request, quick=True)).trials_of("hardened") == 10
 
 
 def test_at_twenty_deletions_and_26_attacks_half_of_all_labels_may_go_unnoticed():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack, smallest_eigenvalue
+from exhume.attack._linalg import Positive, SingleEntries, StackFactor, diagonal, factor_stack, smallest_eigenvalue
 from tests.attack.worlds import error_of, norm, roundoff
 
 
@@ -51,3 +51,68 @@ def test_a_stack_of_single_entries_is_read_off_as_a_factored_one():
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
     stack[0], stack[1] = 0.0, stack[0] + stack[1]
     assert isinstance(factor_stack(stack), StackFactor)
+
+
+@pytest.mark.parametrize("d", [1, 5, 600])
+def test_a_positive_matrix_by_its_factor(d):
+    rng = np.random.default_rng(d)
+    F = rng.normal(size=(2 * d, d))
+    a, columns = F.T @ F + np.eye(d), rng.normal(size=(d, 3))
+    factor, L = Positive.of(a), np.linalg.cholesky(a)
+    slack = roundoff(norm(a) * norm(columns), size=d) * np.linalg.cond(a)
+    assert norm(factor.solve(columns) - np.linalg.solve(a, columns)) <= slack
+    assert norm(factor.whiten(columns) - L.T @ columns) <= slack
+    assert norm(factor.colour(columns) - L @ columns) <= slack
+    assert norm(factor.divide(columns) - np.linalg.solve(L, columns)) <= slack
+    inverse = factor.inverse()
+    assert np.array_equal(inverse, inverse.T)
+    assert norm(inverse @ a - np.eye(d)) <= roundoff(norm(a) * norm(inverse), size=d)
+    assert Positive.of(a - 2 * np.linalg.eigvalsh(a)[-1] * np.eye(d)) is None
+
+
+def test_the_workspace_is_asked_for(monkeypatch):
+    from exhume.attack import _linalg
+
+    seen = []
+
+    def spy(body, **options):
+        seen.append(options)
+        return original(body, **options)
+
+    original = _linalg.dgeqrf
+    monkeypatch.setattr(_linalg, "dgeqrf", spy)
+    StackFactor.of(np.random.default_rng(0).normal(size=(256, 300)))
+    assert seen[0]["lwork"] >= 32 * 256  # a block of 32 columns at least, not the 3 of the wrapper's default
+
+
+@pytest.mark.parametrize("width", [4, 7])
+def test_a_diagonal_of_one_value_takes_one_line_of_memory(width):
+    flat, uneven = diagonal(np.full(4, 3.0), width), diagonal(np.arange(1.0, 5.0), width)
+    for made, values in ((flat, np.full(4, 3.0)), (uneven, np.arange(1.0, 5.0))):
+        np.testing.assert_array_equal(made, np.pad(np.diag(values), ((0, 0), (0, width - 4))))
+        assert not made.flags.writeable
+    assert flat.strides == (-8, 8)
+
+
+def test_the_symmetric_quotient_of_single_entries_is_the_least_squares_one():
+    rng = np.random.default_rng(3)
+    d, width = 7, 9
+    stack = np.zeros((d, width))
+    stack[np.arange(d), rng.permutation(width)[:d]] = rng.uniform(0.5, 2.0, d)
+    rhs = rng.normal(size=(d, width))
+    answer, left, skew = factor_stack(stack).symmetric_quotient(rhs)
+    # The plain way: one unknown for each pair i <= j, solved as one least-squares problem.
+    pairs = [(i, j) for i in range(d) for j in range(i + 1)]
+    table = np.zeros((d * width, len(pairs)))
+    for k, (i, j) in enumerate(pairs):
+        one = np.zeros((d, d))
+        one[i, j] = one[j, i] = 1.0
+        table[:, k] = (one @ stack).ravel()
+    found, *_ = np.linalg.lstsq(table, rhs.ravel(), rcond=None)
+    want = np.zeros((d, d))
+    for value, (i, j) in zip(found, pairs, strict=True):
+        want[i, j] = want[j, i] = value
+    np.testing.assert_allclose(answer, want, rtol=1e-10, atol=1e-12)
+    assert left == pytest.approx(norm(want @ stack - rhs), rel=1e-12)
+    raw = rhs @ np.linalg.pinv(stack)
+    assert skew == pytest.approx(norm(raw - raw.T) / norm(raw), rel=1e-12)

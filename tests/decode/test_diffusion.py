@@ -6,7 +6,8 @@ import pytest
 from exhume.decode import build, load, save
 from exhume.decode._torch import available
 from exhume.decode.latent import autoencoder
-from exhume.errors import DataError
+from exhume.decode.store import read_arrays
+from exhume.errors import DataError, InputError
 from tests.decode.conftest import needs_torch
 
 pytestmark = needs_torch
@@ -17,7 +18,7 @@ if available():
     from exhume.decode.latent.network import Condition, Shape
     from exhume.decode.latent.network import build as build_network
     from exhume.decode.latent.sampling import sample
-    from exhume.decode.latent.training import FLOOR, Pairs, Trainer, TrainingPlan, _share
+    from exhume.decode.latent.training import AVERAGE, FLOOR, Pairs, Trainer, TrainingPlan, _share, averaging_weight
 
 SMALL = {"steps": 6, "batch": 16, "width": 16, "draw_steps": 3}
 
@@ -133,6 +134,31 @@ def test_an_interrupted_training_ends_at_the_same_weights(digits, taef2, tmp_pat
     assert not any(path.name.startswith(".") for path in tmp_path.iterdir() if path.is_file()), "no half-written file"
 
 
+def test_a_checkpoint_can_be_taken_as_it_is_and_the_training_still_goes_on(digits, taef2, tmp_path):
+    checkpoint = tmp_path / "c.safetensors"
+    options = {**SMALL, "checkpoint": checkpoint}
+    with pytest.raises(DataError, match=r"there is no checkpoint at .* to take as it is"):
+        build("diffusion", as_is=True, **options).fit(*pairs(digits))
+
+    def stop(step):
+        if step.done == 4:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        build("diffusion", **options).fit(*pairs(digits), tick=stop)
+    kept, part = checkpoint.read_bytes(), build("diffusion", as_is=True, **options).fit(*pairs(digits))
+    arrays, _ = read_arrays(checkpoint)
+    assert (part.record.steps, part.record.options["steps"]) == (4, 6) and [
+        step for step, _ in part.record.history
+    ] == [1, 2, 3, 4]
+    for name, array in part.state.items():
+        if name.startswith("network."):
+            assert np.array_equal(array, arrays[f"average.module.{name.removeprefix('network.')}"])
+    assert checkpoint.read_bytes() == kept
+    on, whole = (build("diffusion", **o).fit(*pairs(digits)) for o in (options, SMALL))
+    assert all(np.array_equal(on.state[name], whole.state[name]) for name in whole.state)
+
+
 def test_an_interrupt_inside_a_step_leaves_the_last_whole_checkpoint(digits, taef2, tmp_path, monkeypatch):
     checkpoint = tmp_path / "c.safetensors"
     options = {**SMALL, "checkpoint": checkpoint}
@@ -178,6 +204,31 @@ def test_training_learns_what_the_feature_says():
     assert trainer.held_out(known) == trainer.held_out(known) < before
 
 
+def test_the_average_of_the_weights_warms_up():
+    rng = np.random.default_rng(0)
+    latents = rng.standard_normal((40, 32, 1, 1)).astype(np.float32)
+    known = Pairs(rng.standard_normal((40, 4)).astype(np.float32), latents, np.zeros_like(latents))
+    trainer = Trainer(Shape(dim=4, side=1, width=16, groups=4), TrainingPlan(steps=6, batch=16, warm_up=1), 0)
+    name = "unet.conv_in.weight"
+    average = None
+    for step in range(6):
+        trainer.step(known)
+        weights = trainer.tensors()[f"net.{name}"].double().numpy()
+        # The first weights are taken as they are; then the past counts 2/11, 3/12, 4/13, ...
+        past = (1 + step) / (10 + step)
+        average = weights if average is None else past * average + (1 - past) * weights
+    found = trainer.net.state_dict()[name].double().numpy()
+    # Each of five roundings to float32 is at most 2^-24 of a weight or two.
+    assert np.allclose(found, average, rtol=0, atol=10 * 2**-24 * np.abs(average).max())
+    assert np.abs(found - weights).max() > 1e3 * 2**-24
+
+
+def test_a_long_training_averages_over_a_thousand_steps_and_a_short_one_forgets_its_start():
+    assert averaging_weight(10**6) == AVERAGE == 0.999 and averaging_weight(8_990) == pytest.approx(AVERAGE)
+    kept = np.prod([averaging_weight(step) for step in range(1, 1200)])
+    assert kept < 1e-6 < 0.3 < AVERAGE**1199
+
+
 def test_pictures_follow_the_generator_and_not_the_batch(digits, taef2, tmp_path, monkeypatch):
     decoder = build("diffusion", **SMALL).fit(*pairs(digits), encoder="random-relu")
     save(decoder, tmp_path / "d.safetensors")
@@ -204,6 +255,11 @@ def test_the_mean_of_samples_is_their_mean(digits, taef2):
     rng = np.random.default_rng(0)
     each = [decoder.decode(features, generator=rng) for _ in range(2)]
     assert np.allclose(both, np.mean(each, axis=0), atol=1e-5)
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_fetched(digits):
+    with pytest.raises(InputError, match="device must be one that torch can use here, such as cpu or cuda; got tpu9"):
+        build("diffusion", device="tpu9", **SMALL).fit(*pairs(digits))
 
 
 def test_weights_for_another_autoencoder_or_network_are_refused(digits, taef2):

@@ -14,6 +14,7 @@ from exhume.defence import Config, Entry, build, load_server, save_server
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
 from exhume.defence.release._epoch import FLOOR, Draws, EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation, square_root
+from exhume.defence.release._told import noise_of_history
 from exhume.errors import InputError, RefusedError
 
 D, C, GAMMA, KEY = 6, 3, 1e-2, "42" * 16
@@ -350,3 +351,32 @@ def test_a_ledger_that_shrinks_below_its_noise_still_has_a_head():
 def test_wrong_options_are_named(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         ContinualNoise(**{"sigma": 0.1, **bad})
+
+
+def test_told_every_total_the_best_combination_is_that_of_dense_least_squares():
+    """Plain NumPy on the noisy totals themselves: undo B, weigh by C, and what is left is the noise that we say."""
+    rule, n = ContinualNoise(0.3, horizon=50, key=KEY), 12
+    server = server_of(rule)
+    server.submit(Update.adding(one(0)), "a")
+    start, states, noises = rule.told(), [], []
+    factor, tau = np.tril(start.measure.factor), start.tau
+    states.append(start)
+
+    def noise():
+        A, _ = rule.masked_totals(server.ledger)
+        exact = server.ledger.summary.gram + GAMMA * np.eye(D)
+        half = np.linalg.solve(factor, A - exact)
+        return np.linalg.solve(factor, half.T) / tau
+
+    before = noise()
+    for i in range(1, n + 1):
+        server.submit(Update.adding(one(i)) if i % 2 else Update.deleting(one(i - 1)), "a")
+        states.append(rule.told())
+        noises.append(noise())
+    f = Factorisation.of(50)
+    z = np.linalg.solve(lower(f.decoder(n + 1)), np.array([before, *noises]).reshape(n + 1, -1))[1:]
+    c = f.encoder(n)
+    gram, moment, size = noise_of_history(states)
+    np.testing.assert_allclose(gram / tau, (c @ z).reshape(D, D) / (c @ c), atol=1e-8)
+    assert size == pytest.approx(1 / np.sqrt(c @ c)) and moment.shape == (D, C)
+    assert noise_of_history(states[:1]) is None

@@ -56,10 +56,12 @@ def test_every_row_has_its_records_and_its_nulls(results, mark, tmp_path: Path) 
     assert iid.cells["PSNR, dB"].mean == pytest.approx(exact.cells["PSNR, dB"].mean, abs=1e-3)
     assert own.cells["re-identified, pixels"] == Count(30, 30)
     assert "PSNR" in str(iid.cells["beats its nulls by"])
-    kinds = {name.split(": ")[1] for name in rows if ": " in name}
-    heads = ("float64", "float32")
-    assert kinds >= {f"mlp, {precision}, {way}" for precision in heads for way in ("rank-one", "difference")}
-    assert kinds >= {"mean", "class-mean", "retrieval", "ridge"}
+    drawn = [f"mlp, {heads}, {way}" for heads in ("float64", "float32") for way in ("rank-one", "difference")]
+    drawn += ["ridge", "null: mean", "null: class mean of the recovered label"]
+    drawn += ["null: retrieval (another record's picture)"]
+    for partition in ("α = 0.05", "α = 0.5", "IID"):
+        kinds = [name.split(": ", 1)[1] for name in rows if name.startswith(f"{partition} (")]
+        assert kinds == drawn, partition
     for file in ("a.svg", "a.png"):
         TABLE.draw([STUDY, STUDY], results, tmp_path / file)
     assert (tmp_path / "a.svg").stat().st_size < 300_000 and (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"

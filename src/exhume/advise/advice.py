@@ -15,16 +15,19 @@ from exhume.errors import InputError
 from exhume.simulate import attackers
 from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["POWER", "Advised", "Needs", "aim_of", "detectable", "recommend", "summarise"]
+__all__ = ["ABOVE", "POWER", "Advised", "Needs", "aim_of", "deletions_for", "detectable", "recommend", "summarise"]
 
 MARGIN = 0.05
 """The goal: no attack recovers labels better than chance plus this."""
+
+ABOVE = 0.1
+"""By default so many deletions are played against the hardened server that chance plus this is found out."""
 
 POWER = 0.8
 """With this probability a rate that counts as detectable is found out."""
 
 LEVEL = 0.05
-"""The goal is refuted where what was seen is less likely than this."""
+"""The goal is refuted, or a leak found, where what was seen is less likely than this."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,12 @@ class Advised:
     """Highest share of labels that an attacker who knows the feature read."""
     known_worst: str
     """The attack that did."""
+    p_chance: float
+    """How likely so many right labels are at chance, times the number of attacks (at most 1)."""
     detectable: float
-    """The least true rate of labels that the goal would have been refuted at with a probability of `POWER`."""
+    """The least true rate of labels that would have been told from chance with a probability of `POWER`."""
+    refutable: float
+    """The least true rate of labels that would have refuted the goal with a probability of `POWER`."""
     damage: float
     """Points of accuracy that attacks on the head or the service took, at the most."""
     honest_refused: int
@@ -106,6 +113,17 @@ class Advised:
         """
         return self.p_value < LEVEL or self.replay_rate > 0
 
+    def leaks(self) -> bool:
+        """Whether the run tells some attack's labels from guessing, or a block was put back."""
+        return self.p_chance < LEVEL or self.replay_rate > 0
+
+    @property
+    def leak(self) -> float:
+        """The share of labels to reckon with: what was read where that is no luck, else what could be hidden by it."""
+        if self.leaks():
+            return self.label_rate
+        return 1.0 if math.isnan(self.detectable) else self.detectable
+
 
 def summarise(cells: Sequence[CellResult], chance: float) -> list[Advised]:
     """Return one line per defence, in the order of the cells."""
@@ -139,7 +157,9 @@ def _advised(name: str, cells: list[CellResult], chance: float) -> Advised | Non
         told_replay_rate=max(told, default=math.nan),
         known_rate=known_rate,
         known_worst=known_worst,
-        detectable=detectable(min(trials), len(readers), chance + MARGIN) if trials else math.nan,
+        p_chance=min([1.0, *(len(readers) * _excess(s, chance) for _, s in readers)]),
+        detectable=detectable(min(trials), len(readers), chance) if trials else math.nan,
+        refutable=detectable(min(trials), len(readers), chance + MARGIN) if trials else math.nan,
         damage=max(damage, default=math.nan),
         honest_refused=max((score.honest_refused for score in burnt), default=0),
         accuracy_lost=honest.accuracy_lost,
@@ -158,10 +178,25 @@ def detectable(trials: int, attacks: int, share: float) -> float:
 
     One attack of several is as good as its own trials: the level is divided among them (Bonferroni).
     """
-    fewest = int(binom.isf(LEVEL / attacks, trials, min(share, 1.0))) + 1
+    fewest = int(binom.isf(LEVEL / max(attacks, 1), trials, min(share, 1.0))) + 1
     if fewest > trials or binom.sf(fewest - 1, trials, 1.0) < POWER:
         return math.nan
     return float(brentq(lambda rate: binom.sf(fewest - 1, trials, rate) - POWER, share, 1.0))
+
+
+def deletions_for(attacks: int, chance: float) -> int:
+    """Return how many deletions it takes to tell a rate of chance plus `ABOVE` from chance.
+
+    Power is not monotone in the number of trials (counts are whole); it is the least from which on all suffice nearby.
+    """
+    rate = min(chance + ABOVE, 1.0)
+    run = 0
+    for trials in range(10, 100_000, 10):
+        found = detectable(trials, attacks, chance)
+        run = run + 1 if found <= rate else 0
+        if run == 3:
+            return trials - 20
+    raise InputError("attacks", "few enough to tell apart", attacks)
 
 
 def aim_of(attack: str) -> str:
@@ -178,7 +213,8 @@ def _excess(score: ScoreRecord, share: float) -> float:
 def recommend(rows: Sequence[Advised], needs: Needs) -> Advised | None:
     """Return the affordable defence that leaks least, then damages least, then costs least.
 
-    Defences whose goal the run does not refute leak alike as far as it can tell: among them, luck shall not decide.
+    Defences whose labels are not told from chance leak alike as far as a run can tell: among them luck shall not
+    decide, and one that was tried less often ranks behind one that was tried more often (`Advised.leak`).
     """
     able = [row for row in rows if row.fits(needs)]
     if not able:
@@ -188,8 +224,7 @@ def recommend(rows: Sequence[Advised], needs: Needs) -> Advised | None:
         error = 0.0 if math.isnan(row.feature_error) else -min(row.feature_error, 1.0)
         damage = 0.0 if math.isnan(row.damage) else max(row.damage, 0.0)
         told = 0.0 if math.isnan(row.told_replay_rate) else row.told_replay_rate
-        leak = row.label_rate if row.refutes() else 0.0
         lost = round(max(row.accuracy_lost, 0.0), 1)
-        return (row.replay_rate, leak, told, round(damage, 1), lost, row.staleness, row.label_rate, error)
+        return (row.replay_rate, row.leak, told, round(damage, 1), lost, row.staleness, row.label_rate, error)
 
     return min(able, key=order)

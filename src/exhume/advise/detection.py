@@ -21,7 +21,7 @@ from exhume.simulate.siege import BUSY
 
 __all__ = ["Power", "detector_of", "false_positives", "power"]
 
-SILENT = ("oracle", "redraw", "informed", "passive")
+SILENT = ("oracle", "redraw", "informed", "passive", "history-blind", "additions-blind")
 """Attackers that read heads without a probe sequence of their own, or are told what they need."""
 
 

@@ -38,7 +38,14 @@ def matrix(cells: Sequence[CellResult], *, busy: bool = False) -> str:
 def costs(rows: Sequence[Advised]) -> str:
     """Return what each defence costs, and what `burn` takes."""
     title = ["defence", "accuracy lost", "staleness", "exact", "honest refused", "deletions served", "burn"]
-    title += ["labels by the best attack", "knows the feature", "least feature error", "goal", "could have detected"]
+    title += [
+        "labels by the best attack",
+        "knows the feature",
+        "least feature error",
+        "above chance",
+        "could have detected",
+        "goal",
+    ]
     lines = [
         [
             row.defence,
@@ -51,8 +58,9 @@ def costs(rows: Sequence[Advised]) -> str:
             f"{_number(row.label_rate, '.0%')} ({row.worst})",
             f"{_number(row.known_rate, '.0%')} ({row.known_worst})",
             _number(row.feature_error, ".0e"),
-            "refuted" if row.refutes() else "not refuted",
+            "yes" if row.leaks() else "not found",
             _number(row.detectable, ".0%"),
+            "refuted" if row.refutes() else "not refuted",
         ]
         for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Leak against cost, and the matrix behind it, as one figure."""
+"""Leak beside cost, a line per defence, with the matrix behind it, as one figure."""
 
 from __future__ import annotations
 
@@ -27,47 +27,57 @@ def draw(
     title: str,
 ) -> list[Path]:
     """Write ``stem``.png and ``stem``.svg; returns the paths."""
-    figure = Figure(figsize=(15, 0.32 * len(rows) + 4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
-    _leak_against_cost(left, rows, chosen, needs, chance)
-    _matrix(right, records, rows)
-    figure.suptitle(title)
+    rows = sorted(rows, key=lambda row: -1.0 if math.isnan(row.label_rate) else row.label_rate)
+    figure = Figure(figsize=(17, 0.27 * len(rows) + 3.2), layout="constrained")
+    leak, lost, late, refused, cells = figure.subplots(1, 5, sharey=True, width_ratios=(2.2, 1.2, 0.9, 0.9, 5))
+    colours = [_colour(row, chosen, needs) for row in rows]
+    _leak(leak, rows, colours, chance)
+    _bars(lost, [row.accuracy_lost for row in rows], colours, "accuracy lost\n(points)", needs.max_accuracy_loss, 0.3)
+    _bars(late, [row.staleness for row in rows], colours, "heads late\n(changes)", needs.max_staleness, 1.0)
+    shares = [100 * row.refused / max(row.sent, 1) for row in rows]
+    _bars(refused, shares, colours, "honest messages\nrefused (%)", 0.0, 1.0)
+    _matrix(cells, records, rows)
+    leak.set_yticks(range(len(rows)), [row.defence for row in rows], fontsize=8)
+    for tick, colour in zip(leak.get_yticklabels(), colours, strict=True):
+        tick.set_color(colour)
+    leak.set_ylim(len(rows) - 0.5, -0.5)
+    figure.suptitle(f"{title} (green: recommended, grey: not affordable)", fontsize=10)
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     for path in paths:
         save(figure, path, dpi=130)
     return paths
 
 
-def _leak_against_cost(axes: Any, rows: Sequence[Advised], chosen: Advised | None, needs: Needs, chance: float) -> None:
-    spots: dict[tuple[float, float], list[Advised]] = {}
-    for row in rows:
-        if math.isnan(row.label_rate):  # no reader ran
-            continue
-        spot = (round(max(row.accuracy_lost, 0.0), 1), round(100 * row.label_rate))
-        spots.setdefault(spot, []).append(row)
-    for (x, y), here in spots.items():
-        for row in here:
-            marker = "s" if row.staleness > 0 else "o"
-            axes.plot([x], [y], marker, color=_colour(row, chosen, needs), markersize=7)
-        # Defences at one spot share one label, a line each, the top one at the spot's height.
-        best = min(here, key=lambda row: row is not chosen)
-        names = "\n".join(row.defence for row in here)
+def _leak(axes: Any, rows: Sequence[Advised], colours: Sequence[str], chance: float) -> None:
+    """Draw what the best attack read, how far up that may be, what the run could have detected, and the feature's."""
+    for y, (row, colour) in enumerate(zip(rows, colours, strict=True)):
+        axes.plot([100 * row.label_rate, 100 * row.label_upper], [y, y], color=colour, linewidth=1.5)
+        axes.plot([100 * row.label_rate], [y], "o", color=colour, markersize=6)
+        axes.plot([100 * row.known_rate], [y], "D", color=colour, markersize=5, markerfacecolor="none")
+        axes.plot([100 * row.detectable], [y], "|", color=ORANGE, markersize=9)
+    axes.axvline(100 * chance, color=VERMILION, linewidth=1, linestyle="--")
+    axes.set_xlim(-3, 104)
+    axes.grid(axis="y", linewidth=0.3)
+    axes.set_title("labels read by the best attack (%)", fontsize=9)
+    axes.set_xlabel(
+        "dot: without the feature, line: to the end of\nits 95% interval; diamond: knows the feature\n"
+        "dashed: chance; orange: what could be detected",
+        fontsize=7,
+    )
+
+
+def _bars(axes: Any, values: Sequence[float], colours: Sequence[str], title: str, limit: float, least: float) -> None:
+    """Draw one cost as a bar per defence, with what the operator allows."""
+    axes.barh(range(len(values)), values, color=colours, height=0.6)
+    for y, value in enumerate(values):
+        text = f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
         axes.annotate(
-            names,
-            (x, y),
-            textcoords="offset points",
-            xytext=(7, 5),
-            va="top",
-            fontsize=6.5,
-            color=_colour(best, chosen, needs),
+            text if value else "0", (max(value, 0.0), y), (3, 0), textcoords="offset points", va="center", fontsize=6.5
         )
-    axes.axhline(100 * chance, color=VERMILION, linewidth=1, linestyle="--")
-    axes.axvline(needs.max_accuracy_loss, color=ORANGE, linewidth=1, linestyle=":")
-    axes.margins(x=0.25)
-    axes.set_ylim(-3, 106)
-    axes.set_xlabel("test accuracy lost (points; dotted: what you allow); squares: heads come late")
-    axes.set_ylabel("labels recovered by the best attack (%; dashed: chance)")
-    axes.set_title("leak against cost (green: recommended, grey: not affordable)", fontsize=9)
+    top = max([least, limit, *values])
+    axes.set_xlim(min(0.0, *values) * 1.2, 1.45 * top)
+    axes.axvline(limit, color=ORANGE, linewidth=1, linestyle=":")
+    axes.set_title(title, fontsize=9)
 
 
 def _colour(row: Advised, chosen: Advised | None, needs: Needs) -> str:
@@ -77,7 +87,7 @@ def _colour(row: Advised, chosen: Advised | None, needs: Needs) -> str:
 
 
 def _matrix(axes: Any, records: Sequence[CellResult], rows: Sequence[Advised]) -> None:
-    columns = list(dict.fromkeys((r.attack, r.busy) for r in records if r.score is not None and r.attack != "burn"))
+    columns = list(dict.fromkeys((r.attack, r.busy) for r in records if r.score is not None and not r.score.damage))
     if not columns:
         axes.set_axis_off()
         return
@@ -90,8 +100,7 @@ def _matrix(axes: Any, records: Sequence[CellResult], rows: Sequence[Advised]) -
     axes.imshow(values, cmap="cividis", vmin=0, vmax=100, aspect="auto")
     for i, j in np.argwhere(np.isfinite(values)):
         shade = "black" if values[i, j] > 60 else "white"
-        axes.text(j, i, f"{values[i, j]:.0f}", ha="center", va="center", fontsize=6, color=shade)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
+        axes.text(j, i, f"{values[i, j]:.0f}", ha="center", va="center", fontsize=5.5, color=shade)
     labels = [f"{attack}{' *' if busy else ''}" for attack, busy in columns]
     axes.set_xticks(range(len(columns)), labels, rotation=60, ha="right", fontsize=7)
-    axes.set_title("labels recovered, % (replay: blocks put back; * with honest updates in between)", fontsize=9)
+    axes.set_title("labels read by each attack, % (replay: put back; *: honest updates in between)", fontsize=9)

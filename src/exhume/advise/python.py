@@ -52,7 +52,12 @@ class Advice:
         }
 
     def _plain(self, row: Advised) -> dict[str, Any]:
-        facts = asdict(row) | {"exact": row.exact, "fits": row.fits(self.needs), "refuted": row.refutes()}
+        facts = asdict(row) | {
+            "exact": row.exact,
+            "fits": row.fits(self.needs),
+            "refuted": row.refutes(),
+            "leaks": row.leaks(),
+        }
         return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in facts.items()}
 
     def __str__(self) -> str:
@@ -103,7 +108,7 @@ def _written(
     out: Path,
 ) -> dict[str, str]:
     request = dealt.request
-    title = f"{request.data}, {request.encoder}: {request.trials} deletions a cell"
+    title = f"{request.data}, {request.encoder}: {_deletions(dealt)} deletions a cell"
     png, svg = draw(cells, rows, chosen, needs, chance, out / "leak_against_cost", title)
     tables = out / "matrix.md"
     halves = [f"Labels read, quiet server:\n\n{matrix(cells)}", f"Costs:\n\n{costs(rows)}"]
@@ -116,6 +121,11 @@ def _written(
         dump(defence(chosen.defence).advice(dealt.context()), file)
         paths["configuration"] = str(file)
     return paths
+
+
+def _deletions(dealt: DefenceMatrix) -> str:
+    found = sorted({dealt.trials_of(name) for name in dealt.request.defences})
+    return " or ".join(map(str, found))
 
 
 def advise(

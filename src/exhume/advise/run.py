@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from exhume.advise.advice import aim_of, deletions_for
 from exhume.advise.calibrated import Context
 from exhume.advise.defences import defence, defences
 from exhume.advise.records import HONEST, CellResult, HonestRecord, ScoreRecord
@@ -37,7 +38,9 @@ class Request:
     data: str = "digits"
     encoder: str = "random-relu"
     dim: int | None = 128
-    trials: int = 20
+    trials: int | None = None
+    """Deletions per cell; by default 20 (10 if quick), and against the hardened server as many as it takes to tell
+    chance plus ten points from chance (but if quick)."""
     seed: int = 0
     colluders: int = 1
     averaged: int = 100
@@ -54,7 +57,7 @@ class Request:
 
     def __post_init__(self) -> None:
         for field in ("trials", "colluders", "averaged"):
-            if getattr(self, field) < 1:
+            if getattr(self, field) is not None and getattr(self, field) < 1:
                 raise InputError(field, "at least 1", getattr(self, field))
         if self.seed < 0:
             raise InputError("seed", "at least 0", self.seed)
@@ -64,6 +67,11 @@ class Request:
         object.__setattr__(self, "attacks", named or self._all(attackers.REGISTRY))
         built = tuple(defence(name).name for name in self.defences)
         object.__setattr__(self, "defences", built or self._all(defences()))
+
+    @property
+    def deletions(self) -> int:
+        """Deletions per cell, where there is no reason for more."""
+        return self.trials if self.trials is not None else 10 if self.quick else 20
 
     def _all(self, known: Any) -> tuple[str, ...]:
         return tuple(name for name, entry in known.items() if entry.quick or not self.quick)
@@ -96,6 +104,14 @@ class DefenceMatrix:
                 cells += [Cell(attack, name, busy) for attack in wanted]
         return cells
 
+    def trials_of(self, name: str) -> int:
+        """Return how many deletions are played against a defence."""
+        request = self.request
+        if request.trials is not None or request.quick or not defence(name).hardened:
+            return request.deletions
+        readers = sum(cell.defence == name and aim_of(cell.attack) == "read" for cell in self.cells())
+        return max(request.deletions, deletions_for(readers, 1.0 / self.scenario.classes))
+
     def context(self) -> Context:
         """Return what the operator has."""
         first, s = self.scenario.names[self.scenario.attacker], self.scenario
@@ -121,9 +137,13 @@ def run_matrix(
     request = matrix.request
     features = np.ascontiguousarray(matrix.scenario.features)
     common = {"data": hashlib.sha256(features.tobytes()).hexdigest()} | {
-        name: getattr(request, name) for name in ("seed", "trials", "points", "averaged", "colluders")
+        name: getattr(request, name) for name in ("seed", "points", "averaged", "colluders")
     }
-    tasks = [Task(key_of(work, common | asdict(cell)), cell, cell.defence) for cell in matrix.cells()]
+    trials = {name: matrix.trials_of(name) for name in request.defences}
+    tasks = [
+        Task(key_of(work, common | asdict(cell) | {"trials": trials[cell.defence]}), cell, cell.defence)
+        for cell in matrix.cells()
+    ]
     store = Store(folder / "cells.jsonl")
     found = run(tasks, work, store, shared=matrix, workers=jobs, progress=progress, again=_failed)
     try:
@@ -148,7 +168,7 @@ def work(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
 
 def _played(matrix: DefenceMatrix, cell: Cell) -> dict[str, Any]:
     request = matrix.request
-    records = spread_records(matrix.scenario, request.trials)
+    records = spread_records(matrix.scenario, matrix.trials_of(cell.defence))
     federation = _federation(matrix, cell.defence)
     if cell.attack == HONEST:
         return {"honest": HonestRecord.model_validate(asdict(honest_cost(federation, records, request.seed)))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh
@@ -64,11 +65,30 @@ class Block:
 
     @classmethod
     def of_sample(cls, label: int, feature: Matrix, classes: int) -> Block:
-        """Return the block of one record: ``f f'`` and ``f e_k'``."""
+        """Return the block of one record: ``f f'``, written out when somebody asks for it, and ``f e_k'``."""
         moment = np.zeros((len(feature), classes))
         moment[:, label] = feature
-        return cls(np.outer(feature, feature), moment)
+        return _RecordBlock(feature, moment)
 
     def __repr__(self) -> str:
         d, c = self.moment.shape
         return line(self, d=d, c=c, gram=float(np.linalg.norm(self.gram)), moment=float(np.linalg.norm(self.moment)))
+
+
+class _RecordBlock(Block):
+    """The block of one record, known by its feature."""
+
+    def __init__(self, feature: Matrix, moment: Matrix) -> None:
+        object.__setattr__(self, "_feature", feature)
+        object.__setattr__(self, "moment", moment)
+
+    @cached_property
+    def gram(self) -> Matrix:
+        feature: Matrix = self.__dict__["_feature"]
+        return np.outer(feature, feature)
+
+    @property
+    def summary(self) -> Summary:
+        """The record as a client would submit it."""
+        label = int(np.flatnonzero(self.moment.any(axis=0))[0]) if self.moment.any() else 0
+        return Summary.of(self.__dict__["_feature"][None, :], np.array([label]), self.moment.shape[1])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar, cast
 
 import numpy as np
 
-from exhume.attack._linalg import SingleEntries, StackFactor, factor_stack
+from exhume.attack._linalg import Positive, SingleEntries, StackFactor, factor_stack
 from exhume.attack._line import line
 from exhume.attack.coordinates import Coordinates
 from exhume.attack.transcript import Transcript
@@ -76,7 +77,7 @@ class State:
 
     A: Matrix
     H: Matrix
-    """Estimated directly from the stacks, a check on A; never inverted to get A."""
+    """Estimated from the stacks: a check on A where that is estimated too (Algorithm 1), else A is its inverse."""
     G: Matrix
     baseline: Head
     diagnostics: Diagnostics
@@ -95,6 +96,20 @@ class State:
         """Return a state of which A, known or guessed, and one head are given: nothing was probed."""
         nothing = Diagnostics(len(A), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
         return cls(A, np.asarray(np.linalg.inv(A)), A @ head.weights, head, nothing)
+
+    @cached_property
+    def factor(self) -> Positive:
+        """The Cholesky factor of A, made once for all recoveries from this state.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If A is not positive definite.
+        """
+        made = Positive.of(self.A)
+        if made is None:
+            raise np.linalg.LinAlgError("A is not positive definite")
+        return made
 
     @property
     def d(self) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import svdvals
 
-from exhume.attack._linalg import StackFactor
+from exhume.attack._linalg import StackFactor, diagonal
 from exhume.attack._line import line
 from exhume.attack.coordinates import Coordinates
 from exhume.errors import AttackError, InputError
-from exhume.numerics import Matrix
+from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Summary
 
 __all__ = ["Recorder", "Transcript"]
+
+_FEW = 16  # a right-hand side with fewer than one entry in so many is kept by these
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +86,9 @@ class Recorder:
         self._P: Matrix | None = None
         self._Q: Matrix = np.zeros_like(baseline.weights)
         self.steps = 0
+        self._X: Matrix = np.empty((baseline.d, 0))
         self._changes: list[Matrix] = []
-        self._sides: list[Matrix] = []
+        self._sides: list[Matrix | _Entries] = []
 
     @property
     def total(self) -> Summary:
@@ -107,18 +111,79 @@ class Recorder:
         if not np.isfinite(head.weights).all():
             raise AttackError("a returned head is not finite: the probe is too large for the released number format")
         self._changes.append(head.weights - self.baseline.weights)
-        self._sides.append(self._Q if self._P is None else self._Q - self._P @ head.weights)
+        self._sides.append(_packed(self._Q) if self._P is None else self._Q - self._P @ head.weights)
 
     def transcript(self, final: Head | None) -> Transcript:
         """Return everything heard so far as stacks."""
-        empty = np.empty((self.baseline.d, 0))
+        d, c = self.baseline.d, self.baseline.c
+        self._X = _stacked(self._X, self._changes)
+        self._changes.clear()
         return Transcript(
             baseline=self.baseline,
-            X=np.hstack(self._changes) if self._changes else empty,
-            Z=np.hstack(self._sides) if self._sides else empty,
-            responses=len(self._changes),
+            X=self._X,
+            Z=_unpacked(self._sides, d, c),
+            responses=len(self._sides),
             final=final,
             probe=self.probe,
             moment_only=self._P is None,
             coordinates=self.coordinates,
         )
+
+
+@dataclass(frozen=True, repr=False)
+class _Entries:
+    """A right-hand side of which most entries are zero: the others."""
+
+    rows: Rows
+    columns: Rows
+    values: Matrix
+
+    def into(self, place: Matrix) -> None:
+        place[self.rows, self.columns] = self.values
+
+
+def _packed(side: Matrix) -> Matrix | _Entries:
+    """Return a right-hand side by its entries where these are few."""
+    if _FEW * np.count_nonzero(side) > side.size:
+        return side
+    rows, columns = np.nonzero(side)
+    return _Entries(rows, columns, side[rows, columns])
+
+
+def _stacked(first: Matrix, blocks: list[Matrix]) -> Matrix:
+    """Return a stack with more blocks beside it; the blocks are let go one by one, as their copies fill the memory."""
+    if not blocks:
+        return first
+    width = first.shape[1] + sum(block.shape[1] for block in blocks)
+    made, at = np.empty((len(first), width)), first.shape[1]
+    made[:, :at] = first
+    for block in _taking(blocks):
+        made[:, at : at + block.shape[1]] = block
+        at += block.shape[1]
+    return made
+
+
+def _taking(blocks: list[Matrix]) -> Iterator[Matrix]:
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()
+
+
+def _unpacked(sides: list[Matrix | _Entries], d: int, c: int) -> Matrix:
+    """Return the stack of right-hand sides: for a designed probe's a view of its diagonal, which takes no memory."""
+    entries = [(side, j) for j, side in enumerate(sides) if isinstance(side, _Entries)]
+    if sides and len(entries) == len(sides):
+        rows = np.concatenate([side.rows for side, _ in entries])
+        columns = np.concatenate([side.columns + j * c for side, j in entries])
+        if np.array_equal(np.sort(rows), np.arange(d)) and np.array_equal(rows, columns):
+            values = np.empty(d)
+            values[rows] = np.concatenate([side.values for side, _ in entries])
+            return diagonal(values, len(sides) * c)
+    made = np.zeros((d, len(sides) * c))
+    for j, side in enumerate(sides):
+        place = made[:, j * c : (j + 1) * c]
+        if isinstance(side, _Entries):
+            side.into(place)
+        else:
+            place[:] = side
+    return made

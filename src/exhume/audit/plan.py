@@ -10,6 +10,7 @@ import numpy as np
 
 from exhume.attack import probes
 from exhume.attack.probes import Probe, Resources
+from exhume.audit.engines import ENGINES
 from exhume.audit.records import SCHEMA
 from exhume.audit.settings import Settings
 from exhume.capacity import require_federation
@@ -20,7 +21,7 @@ from exhume.errors import DataError
 from exhume.jobs.key import key_of
 from exhume.jobs.run import Task
 from exhume.numerics import Rows
-from exhume.simulate.federation import Federation
+from exhume.simulate.federation import Carrier, Federation
 from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
 
@@ -93,11 +94,17 @@ class Plan:
             return bare
         return (Facing(name_of(self.settings.defence), precision_of(self.defence)), *bare)
 
+    @property
+    def carrier(self) -> Carrier | None:
+        """What carries messages between clients and server; None calls the server directly."""
+        make = ENGINES[self.settings.engine]
+        return None if make is None else make()
+
     def federation(self, facing: Facing) -> Federation:
         """Return the federation of one server."""
         if facing.bare or self.defence is None:
-            return Federation.bare(self.scenario, facing.precision)
-        return Federation.behind(self.scenario, self.defence, seed=self.settings.seed)
+            return Federation.bare(self.scenario, facing.precision, carrier=self.carrier)
+        return Federation.behind(self.scenario, self.defence, seed=self.settings.seed, carrier=self.carrier)
 
     def probe(self, name: str) -> Probe:
         """Make a probe of what the attacker has."""
@@ -168,6 +175,8 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     The attacker is the first client whose own rows have full feature rank, as in the paper. Where there is none, the
     client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank.
     """
+    if (make := ENGINES[settings.engine]) is not None:
+        make()  # an engine that is not installed is told now, not by every unit of work
     require_federation(settings.width if given is None else given.dim, settings.jobs)
     found = given or load_features(
         settings.data,

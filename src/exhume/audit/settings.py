@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from exhume.attack import estimate, probes, recover
+from exhume.audit.engines import ENGINES, IN_PROCESS
 from exhume.audit.levels import as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, OldNameWarning, unknown_name
@@ -79,6 +80,8 @@ class Settings(BaseModel):
     responses: int | None = Field(default=None, ge=1)
     scale: float = Field(default=1e4, gt=0, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=2**63)
+    engine: str = IN_PROCESS
+    """What carries messages between clients and server."""
     jobs: int = Field(default=0, ge=0)
     out: Path = Path("exhume-report")
     json_file: str | None = None
@@ -138,6 +141,7 @@ class Settings(BaseModel):
     def numbers(self) -> dict[str, Any]:
         """Return the settings that any number in the report depends on, apart from which cells are run."""
         names = {"data", "encoder", "clients", "alpha", "gamma", "estimator", "recovery", "responses", "scale", "seed"}
+        names.add("engine")
         return self.model_dump(mode="json", include=names) | {"dim": self.width}
 
 
@@ -209,6 +213,8 @@ def _checked(settings: Settings) -> Settings:
             raise InputError("fail-on", f"a level; '{WORSE}' only together with --compare", WORSE)
     elif settings.fail_on is not None:
         as_level(settings.fail_on)
+    if settings.engine not in ENGINES:
+        raise unknown_name("engine", settings.engine, ENGINES)
     if settings.data == sets.OWN and settings.features is None:
         raise InputError("features", f"the file to read when data is '{sets.OWN}'", "nothing")
     found = settings.model_copy(

@@ -299,4 +299,4 @@ def _siege(plan: Plan, name: str) -> SiegeRecord:
 @lru_cache(maxsize=1)
 def _sieged(plan: Plan) -> Federation:
     assert plan.defence is not None and plan.dealt is not None
-    return Federation.behind(plan.dealt, plan.defence, seed=plan.settings.seed)
+    return Federation.behind(plan.dealt, plan.defence, seed=plan.settings.seed, carrier=plan.carrier)

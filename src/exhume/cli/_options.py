@@ -55,6 +55,7 @@ PLACES = {
     "recoveries": "exhume.attack.recover:REGISTRY",
     "attacks": "exhume.simulate.attackers:REGISTRY",
     "kinds": "exhume.audit.settings:KINDS",
+    "engines": "exhume.audit.engines:ENGINES",
     "levels": "exhume.audit.levels:LEVELS",
     "admission": "exhume.defence.admission:REGISTRY",
     "release": "exhume.defence.release:REGISTRY",

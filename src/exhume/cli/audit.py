@@ -93,6 +93,13 @@ def audit(
     ] = None,
     scale: Annotated[float | None, typer.Option(help="Size of made-up probes. (default: 10000)")] = None,
     seed: Annotated[Number, typer.Option(help="Seed of everything random. (default: 0)")] = None,
+    engine: Annotated[
+        Text,
+        typer.Option(
+            help="What carries messages between clients and server: {engines}. (default: in-process)",
+            autocompletion=completing("engines"),
+        ),
+    ] = None,
     jobs: Annotated[Number, typer.Option(help="Processes; 0 is one per core. (default: 0)")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the report. (default: exhume-report)")] = None,
     json: JsonTo = None,
@@ -133,15 +140,17 @@ def audit(
         "data": data, "encoder": encoder, "dim": dim, "features": features, "labels": labels, "clients": clients,
         "alpha": alpha, "gamma": gamma, "probe": probe, "kind": kind, "precision": precision, "defence": defence,
         "attack": attack, "estimator": estimator, "recovery": recovery, "trials": trials, "responses": responses,
-        "scale": scale, "seed": seed, "jobs": jobs, "out": out, "json": json, "fail-on": fail_on, "home": home,
-        "heads": heads, "delete": delete, "remedy": remedy,
-        "compare": compare, "accept": accept, "sarif": sarif, "junit": junit, "markdown": markdown,
+        "scale": scale, "seed": seed, "engine": engine, "jobs": jobs, "out": out, "json": json, "fail-on": fail_on,
+        "home": home, "heads": heads, "delete": delete, "remedy": remedy, "compare": compare, "accept": accept,
+        "sarif": sarif, "junit": junit, "markdown": markdown,
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}
     if target is not None:
         if values.get("defence") is not None:
             raise InputError("defence", "left out with a live target, which has settings of its own", values["defence"])
+        if values.get("engine") is not None:
+            raise InputError("engine", "left out with a live target, which has its own", values["engine"])
         values.setdefault("probe", "designed")
     settings = make_settings(values)
     if explain:

@@ -29,6 +29,9 @@ __all__ = ["app"]
 
 app = typer.Typer(help="From features to pictures: decoders and their measures.", no_args_is_help=True)
 
+CURVE = 8
+"""How many of a training's losses are said; the whole record is in `--json`."""
+
 Home = Annotated[
     Path | None, typer.Option(help="Home folder (default: EXHUME_HOME, else the platform's cache folder).")
 ]
@@ -61,6 +64,9 @@ def train(
     batch: Annotated[int | None, typer.Option(min=1, help="Images in a step.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of everything random.")] = 0,
     device: Annotated[str | None, typer.Option(help="Torch device, such as cpu or cuda.")] = None,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Take no further step: write what an interrupted training's checkpoint has.")
+    ] = False,
     home: Home = None,
     json: JsonTo = None,
 ) -> None:
@@ -76,11 +82,11 @@ def train(
     check_file("out", path)
     check_file("json", json)
     checkpoint = path.with_suffix(".checkpoint.safetensors")
-    given = {"steps": steps, "batch": batch, "device": device}
+    given = {"steps": steps, "batch": batch, "device": device, "as_is": as_is or None}
     known = {field.name for field in fields(entry.build)}  # type: ignore[arg-type]
     for option, value in given.items():
         if value is not None and option not in known:
-            raise InputError(option, f"absent for the {name} decoder, which has none", value)
+            raise InputError(option.replace("_", "-"), f"absent for the {name} decoder, which has none", value)
     own = {"home": home, "checkpoint": checkpoint}
     decoder = entry.build(
         **{key: value for key, value in given.items() if value is not None},
@@ -100,9 +106,10 @@ def train(
             tick=step,
         )
     save(decoder, path)
-    checkpoint.unlink(missing_ok=True)
+    if not as_is:
+        checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
-    _tell(decoder.record, path, json)
+    _tell(decoder.record, path, json, "written to")
 
 
 @app.command(cls=Command)
@@ -131,7 +138,7 @@ def show(
     decoder = load(file, encoder=encoder)
     assert decoder.record is not None
     if data is None:
-        _tell(decoder.record, file, json)
+        _tell(decoder.record, file, json, "read from")
         return
     shown = measured(decoder, data, home=home, rows=rows, seed=seed)
     draw(shown, out)
@@ -143,9 +150,12 @@ def show(
     say(console, f"written: {out}")
 
 
-def _tell(record: TrainingRecord, path: Path, json: str | None) -> None:
+def _tell(record: TrainingRecord, path: Path, json: str | None, done: str) -> None:
     put_json(json_text({**asdict(record), "path": str(path)}), json)
     console = console_for(json)
     say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
     say(console, f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
-    say(console, f"written to {path}")
+    if record.history:
+        way = record.history[:: -(-len(record.history) // CURVE)]
+        say(console, "loss on the way: " + ", ".join(f"{loss:.3f} (step {step})" for step, loss in way))
+    say(console, f"{done} {path}")

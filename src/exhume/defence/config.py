@@ -136,10 +136,20 @@ def dump(config: Config, path: str | Path | None = None) -> str:
     return text
 
 
-def build(config: Config, ledger: Ledger) -> Defences:
-    """Make the rules of a configuration for one ledger."""
+def build(config: Config, ledger: Ledger, *, given: Mapping[str, Any] | None = None) -> Defences:
+    """Make the rules of a configuration for one ledger.
+
+    Parameters
+    ----------
+    config
+        The rules.
+    ledger
+        Gives the sizes that rules ask for.
+    given
+        What else a rule gets that asks for it and is not told by the configuration, such as a ``clock``.
+    """
     config = resolved(config)
-    sizes = {"d": ledger.d, "c": ledger.c}
+    sizes = {"d": ledger.d, "c": ledger.c, **(given or {})}
     rules = [_made(admission.REGISTRY, *place, sizes) for place in _places("admission", config.admission)]
     released = [_made(release.REGISTRY, *place, sizes) for place in _places("release", config.release)]
     chain = release.Chain(released) if released else None

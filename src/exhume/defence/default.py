@@ -27,7 +27,7 @@ HORIZON = 1000
 """Default events of an epoch."""
 
 SCORE_NOISE = 0.03
-"""Standard deviation of the noise on a score that costs digits about 0.2 points (`benchmarks/noise_frontier.py`).
+"""Standard deviation of the noise on a score that costs digits about 0.2 points (`benchmarks/posterior_frontier.py`).
 
 What a data set bears depends on its margins. Where there are rows to measure on, use
 `exhume.defence.calibration.sigma_within`.

@@ -137,7 +137,11 @@ class Client:
     def _summary(self, side: Sequence[Held]) -> Summary:
         d, c = self._server.shape
         rows = _batch(side)
-        return Summary.zeros(d, c) if rows is None else Summary.of(rows.features, rows.labels, c)
+        if rows is None:
+            return Summary.zeros(d, c)
+        # On a grid the sums of products are exact, and the factor of more than one row is not.
+        exact = self._server.grid is not None and len(rows.features) > 1
+        return Summary.of(rows.features, rows.labels, c, factored=False if exact else None)
 
     def _find(self, batch: list[Held]) -> list[int]:
         """Return the row numbers held for these rows, each used at most once."""

@@ -23,10 +23,8 @@ __all__ = ["as_grid", "check_on_grid", "check_room", "rows_left", "snap"]
 _LIMIT = 2.0**53
 
 
-def as_grid(grid: float | None) -> float | None:
-    """Return a grid step that is a power of two between 2**-40 and 1, or None for no grid."""
-    if grid is None:
-        return None
+def as_grid(grid: float) -> float:
+    """Return a grid step that is a power of two between 2**-40 and 1."""
     mantissa, exponent = math.frexp(grid)
     if mantissa != 0.5 or not -40 <= exponent - 1 <= 0:
         raise InputError("grid", "a power of two from 2**-40 to 1", grid)
@@ -43,10 +41,23 @@ def _steps(summary: Summary, grid: float) -> tuple[tuple[str, Matrix], tuple[str
     return ("gram", summary.gram / grid**2), ("moment", summary.moment / grid)
 
 
+def _factor_steps(summary: Summary, grid: float) -> tuple[tuple[str, Matrix], ...] | None:
+    """Return what stands for all steps of a factor on the grid: its entries, and the diagonal, the largest sums.
+
+    The factor of one row is that row or its negative. That of more rows is hardly ever on the grid, their gram is.
+    """
+    if summary.factor is None or not summary.is_square:
+        return None
+    rows = summary.factor / grid
+    if not np.array_equal(np.rint(rows), rows):
+        return None
+    return ("factor", rows), ("gram", summary.diagonal() / grid**2), ("moment", summary.moment / grid)
+
+
 def check_on_grid(update: Update, grid: float) -> None:
     """Refuse an update that is not made of whole grid steps."""
     for side, summary in (("add", update.add), ("delete", update.delete)):
-        for name, steps in _steps(summary, grid):
+        for name, steps in _factor_steps(summary, grid) or _steps(summary, grid):
             if not np.array_equal(np.rint(steps), steps):
                 raise InputError(
                     f"{side}.{name}",

@@ -53,7 +53,7 @@ class Ledger:
         if not (np.isfinite(gamma) and gamma > 0):
             raise InputError("gamma", "a finite number above 0", gamma)
         self._gamma = float(gamma)
-        self._grid = as_grid(grid)
+        self._grid = None if grid is None else as_grid(grid)
         if self._grid is not None:
             check_on_grid(Update.adding(total), self._grid)
         self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
@@ -206,13 +206,13 @@ class Ledger:
         net = update.net
         moment = self._moment + net.moment
         with np.errstate(over="ignore"):
-            before, change = float(np.trace(self._gram)), float(np.trace(net.gram))
+            before, change = float(np.trace(self._gram)), net.trace
         self._check_size(before + change, moment, "update")
         if self._grid is not None:
             check_room(Summary._trusted(self._gram + net.gram, moment.copy()), self._grid)
         else:
             summed = summed + self._loses(update, before, change, moment)
-        gram = self._gram if net.gram_is_zero else self._load(net.gram)
+        gram = self._gram if net.gram_is_zero else self._load(net)
         spare = self._spare
         if gram is not self._gram:
             self._refactor()
@@ -253,7 +253,7 @@ class Ledger:
             self._refactor()
         return self._factor.T
 
-    def _load(self, net: Matrix | None) -> Matrix:
+    def _load(self, net: Summary | None) -> Matrix:
         """Return the gram, or the gram after ``net`` in the spare place, with what LAPACK reads of it in the factor's.
 
         LAPACK reads one triangle, and its copy is made block by block while the rows are in the cache.
@@ -266,7 +266,7 @@ class Ledger:
         for i in range(0, self.d, _BLOCK):
             rows = slice(i, i + _BLOCK)
             if net is not None:
-                np.add(self._gram[rows], net[rows], out=gram[rows])
+                np.add(self._gram[rows], net.band(rows), out=gram[rows])
             np.copyto(self._factor[rows, i:], gram[rows, i:])
         return gram
 

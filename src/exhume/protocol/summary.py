@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -10,13 +10,8 @@ import numpy as np
 
 from exhume.errors import InputError
 from exhume.numerics import Matrix
-from exhume.protocol._checks import (
-    as_features,
-    as_labels,
-    as_matrix,
-    check_finite,
-    check_symmetric,
-)
+from exhume.protocol._checks import as_features, as_labels, as_matrix, check_finite, check_symmetric
+from exhume.protocol.gram import DenseGram, FactorGram, Gram, RowsGram, combined, negated, no_gram, sealed
 
 __all__ = ["Summary", "Update"]
 
@@ -35,15 +30,10 @@ def _writeable_base(array: Matrix) -> bool:
     return isinstance(base, np.ndarray) and base.flags.writeable
 
 
-def _seal(array: Matrix) -> Matrix:
-    """Make an array that we just computed read-only, in place."""
-    array.flags.writeable = False
-    return array
-
-
-@dataclass(frozen=True, eq=False)
 class Summary:
     """The gram ``S = F'F`` (d x d) and moment ``G = F'Y`` (d x c) of one batch of feature rows. Immutable.
+
+    The gram is dense, or, for fewer rows than columns, known by a factor: ``S = R'R`` with R of at most d rows.
 
     Parameters
     ----------
@@ -51,38 +41,69 @@ class Summary:
         Finite float64 matrices; the gram symmetric up to roundoff. They are copied unless already read-only.
     """
 
-    gram: Matrix
-    moment: Matrix
-    _weights: tuple[float, float] = field(init=False, repr=False)
+    _gram: Gram
+    _moment: Matrix
+    _weight: float
 
-    def __post_init__(self) -> None:
-        gram = as_matrix(self.gram, "gram")
-        d = gram.shape[0]
-        if d == 0 or gram.shape[1] != d:
-            raise InputError("gram", "a square matrix of at least 1 x 1", f"shape {gram.shape}")
-        moment = as_matrix(self.moment, "moment", (d, None))
-        if moment.shape[1] == 0:
-            raise InputError("moment", "a matrix of at least one class column", f"shape {moment.shape}")
-        self._weigh(gram, moment)
-        if self._weights[0] > 0.0:
-            check_symmetric(gram, "gram")
-        object.__setattr__(self, "gram", _frozen(gram))
-        object.__setattr__(self, "moment", _frozen(moment))
+    def __init__(self, gram: Matrix, moment: Matrix) -> None:
+        square = as_matrix(gram, "gram")
+        d = square.shape[0]
+        if d == 0 or square.shape[1] != d:
+            raise InputError("gram", "a square matrix of at least 1 x 1", f"shape {square.shape}")
+        sides = _as_moment(moment, d)
+        held = DenseGram(_frozen(square))
+        weight = check_finite(sides, "moment")
+        if not held.is_zero:
+            check_symmetric(square, "gram")
+        self._fill(held, _frozen(sides), weight)
 
-    def _weigh(self, gram: Matrix, moment: Matrix) -> None:
-        """Check that all entries are finite and keep the sums of magnitudes, which tell whether a matrix is zero."""
-        object.__setattr__(self, "_weights", (check_finite(gram, "gram"), check_finite(moment, "moment")))
+    def _fill(self, gram: Gram, moment: Matrix, weight: float) -> None:
+        self.__dict__.update(_gram=gram, _moment=moment, _weight=weight)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a summary is immutable: {name} cannot be set")
 
     @classmethod
-    def of(cls, features: Any, labels: Any, classes: int) -> Summary:
-        """Summarise a batch: ``F'F`` and ``F'Y`` with one-hot ``Y``. Order of rows does not matter."""
+    def of(cls, features: Any, labels: Any, classes: int, *, factored: bool | None = None) -> Summary:
+        """Summarise a batch: ``F'F`` and ``F'Y`` with one-hot ``Y``. Order of rows does not matter.
+
+        Fewer rows than columns are sent as their triangular factor, whichever rotation of them came; more, or with
+        ``factored=False``, as the dense gram. In this process the gram is that of the rows either way.
+        """
         if classes < 1:
             raise InputError("classes", "at least 1", classes)
         rows = as_features(features)
         index = as_labels(labels, rows.shape[0], classes)
         onehot = np.zeros((rows.shape[0], classes))
         onehot[np.arange(rows.shape[0]), index] = 1.0
-        return cls._trusted(rows.T @ rows, rows.T @ onehot)
+        few = rows.shape[0] < rows.shape[1] if factored is None else factored
+        if few and rows.shape[0] > rows.shape[1]:
+            raise InputError("features", f"at most d = {rows.shape[1]} rows of a factored summary", len(rows))
+        held = RowsGram(_frozen(rows)) if few else DenseGram(sealed(rows.T @ rows))
+        return cls._made(held, sealed(rows.T @ onehot))
+
+    @classmethod
+    def factored(cls, factor: Any, moment: Any, signs: Any = None) -> Summary:
+        """Return the summary with the gram ``R' diag(signs) R``, which is not written out.
+
+        Parameters
+        ----------
+        factor
+            R: at most d finite rows of d columns, float64.
+        moment
+            The moment (d x c).
+        signs
+            1 or -1 for each row of R; all 1 where not given, and then the gram is positive semidefinite.
+        """
+        rows = as_matrix(factor, "factor")
+        count, d = rows.shape
+        if d == 0 or count > d:
+            raise InputError("factor", "a matrix of at least 1 column and at most as many rows", f"shape {rows.shape}")
+        check_finite(rows, "factor")
+        turns = np.ones(count) if signs is None else np.array(signs, dtype=np.float64)
+        if turns.shape != (count,) or not (np.abs(turns) == 1.0).all():
+            raise InputError("signs", f"1 or -1 for each of {count} rows", f"{np.shape(turns)} {turns.tolist()[:8]}")
+        return cls._made(FactorGram(_frozen(rows), sealed(turns)), _frozen(_as_moment(moment, d)))
 
     @classmethod
     @lru_cache(maxsize=8)
@@ -92,15 +113,17 @@ class Summary:
             raise InputError("d", "at least 1", d)
         if c < 1:
             raise InputError("c", "at least 1", c)
-        return cls._trusted(np.zeros((d, d)), np.zeros((d, c)))
+        return cls._made(no_gram(d), sealed(np.zeros((d, c))))
 
     @classmethod
     def _trusted(cls, gram: Matrix, moment: Matrix) -> Summary:
         """Wrap matrices that we computed ourselves from checked ones; only an overflow can be wrong with them."""
+        return cls._made(DenseGram(sealed(gram)), sealed(moment))
+
+    @classmethod
+    def _made(cls, gram: Gram, moment: Matrix) -> Summary:
         made = object.__new__(cls)
-        made._weigh(gram, moment)
-        object.__setattr__(made, "gram", _seal(gram))
-        object.__setattr__(made, "moment", _seal(moment))
+        made._fill(gram, moment, check_finite(moment, "moment"))
         return made
 
     @classmethod
@@ -114,29 +137,97 @@ class Summary:
         return cls._trusted(square.copy(), as_matrix(moment, "moment").copy())
 
     @property
+    def gram(self) -> Matrix:
+        """The gram, written out; above d = 1024 that of a factor is made anew each time, since nobody may keep it."""
+        return self._gram.dense
+
+    @property
+    def moment(self) -> Matrix:
+        """The moment."""
+        return self._moment
+
+    @property
+    def factor(self) -> Matrix | None:
+        """Rows R with ``S = R' diag(signs) R``; None where only the dense gram is known."""
+        found = self._gram.factor
+        return None if found is None else found[0]
+
+    @property
+    def signs(self) -> Matrix | None:
+        """1 or -1 for each row of the factor; None where only the dense gram is known."""
+        found = self._gram.factor
+        return None if found is None else found[1]
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether a factor is known."""
+        return not isinstance(self._gram, DenseGram)
+
+    @property
+    def is_square(self) -> bool:
+        """Whether the gram is ``R'R`` with a known R, hence positive semidefinite without a test."""
+        return self._gram.is_square
+
+    @property
+    def rank(self) -> int:
+        """The most that the rank of the gram can be: the rows of its factor, or d."""
+        return self._gram.rank
+
+    @property
     def d(self) -> int:
         """Number of feature dimensions."""
-        return int(self.moment.shape[0])
+        return int(self._moment.shape[0])
 
     @property
     def c(self) -> int:
         """Number of classes."""
-        return int(self.moment.shape[1])
+        return int(self._moment.shape[1])
 
     @property
     def magnitudes(self) -> tuple[float, float]:
-        """The sums of magnitudes in gram and moment: no less than their Frobenius norms, and zero only if all are."""
-        return self._weights
+        """One number each of gram and moment: no less than their Frobenius norms, and zero only if all entries are."""
+        return self._gram.weight, self._weight
+
+    @property
+    def trace(self) -> float:
+        """The trace of the gram."""
+        return self._gram.trace
+
+    @property
+    def gram_norm(self) -> float:
+        """The Frobenius norm of the gram: of a large factored one from ``R R'``."""
+        return float(np.sqrt(self._gram.square()))
+
+    def diagonal(self) -> Matrix:
+        """Return the diagonal of the gram."""
+        return self._gram.diagonal()
+
+    def times(self, right: Matrix) -> Matrix:
+        """Return ``S right``, from the factor where the gram is not written out."""
+        return self._gram.times(right)
+
+    def band(self, which: slice) -> Matrix:
+        """Return some rows of the gram, of a large factored one without the others."""
+        return self._gram.band(which)
 
     @property
     def gram_is_zero(self) -> bool:
         """Whether the gram is zero everywhere."""
-        return self._weights[0] == 0.0
+        return self._gram.is_zero
 
     @property
     def is_zero(self) -> bool:
         """Whether both matrices are zero everywhere."""
-        return sum(self._weights) == 0.0
+        return self._weight == 0.0 and self._gram.is_zero
+
+    def shares_gram(self, other: Summary) -> bool:
+        """Say whether two summaries have one gram between them, as the halves of a moment-only pair do."""
+        return self._gram is other._gram
+
+    def sent(self) -> Summary:
+        """Return the summary as it comes out of the wire: of few rows, the factor is all that is known of the gram."""
+        found = self._gram.factor
+        return self if found is None else self._made(FactorGram(*found), self._moment)
 
     def _matched(self, other: Summary) -> Summary:
         if (other.d, other.c) != (self.d, self.c):
@@ -145,34 +236,23 @@ class Summary:
 
     def __add__(self, other: Summary) -> Summary:
         self._matched(other)
-        if other.gram_is_zero:
-            return self.with_moment(self.moment + other.moment)
-        return self._trusted(self.gram + other.gram, self.moment + other.moment)
+        return self._made(combined(self._gram, other._gram, 1.0), sealed(self._moment + other._moment))
 
     def __sub__(self, other: Summary) -> Summary:
         self._matched(other)
-        if other.gram_is_zero:
-            return self.with_moment(self.moment - other.moment)
-        if self.gram is other.gram:  # both halves of a moment-only pair share their gram
-            return self.zeros(self.d, self.c).with_moment(self.moment - other.moment)
-        return self._trusted(self.gram - other.gram, self.moment - other.moment)
+        return self._made(combined(self._gram, other._gram, -1.0), sealed(self._moment - other._moment))
 
     def with_moment(self, moment: Matrix) -> Summary:
         """Return a summary with the same gram, shared, and another moment."""
-        made = object.__new__(type(self))
-        checked = as_matrix(moment, "moment", (self.d, self.c))
-        object.__setattr__(made, "_weights", (self._weights[0], check_finite(checked, "moment")))
-        object.__setattr__(made, "gram", self.gram)
-        object.__setattr__(made, "moment", _frozen(checked))
-        return made
+        return self._made(self._gram, _frozen(as_matrix(moment, "moment", (self.d, self.c))))
 
     def __neg__(self) -> Summary:
-        return self._trusted(-self.gram, -self.moment)
+        return self._made(negated(self._gram), sealed(-self._moment))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Summary):
             return NotImplemented
-        return np.array_equal(self.gram, other.gram) and np.array_equal(self.moment, other.moment)
+        return np.array_equal(self._moment, other._moment) and self._gram.same(other._gram)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -181,12 +261,18 @@ class Summary:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for matrix in (self.gram, self.moment):  # pickle gives arrays back writeable
-            _seal(matrix)
+        sealed(self._moment)  # pickle gives arrays back writeable
 
     def __repr__(self) -> str:
-        sizes = f"|S|={np.linalg.norm(self.gram):.6g}, |G|={np.linalg.norm(self.moment):.6g}"
+        sizes = f"|S|={self.gram_norm:.6g}, |G|={np.linalg.norm(self.moment):.6g}"
         return f"Summary(d={self.d}, c={self.c}, {sizes})"
+
+
+def _as_moment(value: Any, d: int) -> Matrix:
+    moment = as_matrix(value, "moment", (d, None))
+    if moment.shape[1] == 0:
+        raise InputError("moment", "a matrix of at least one class column", f"shape {moment.shape}")
+    return moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +332,14 @@ class Update:
     @cached_property
     def magnitude(self) -> float:
         """Frobenius norm of all four submitted matrices together, the paper's size of a message."""
-        parts = (self.add.gram, self.add.moment, self.delete.gram, self.delete.moment)
-        return float(np.sqrt(sum(float(np.vdot(p, p)) for p in parts)))
+        sides = (self.add, self.delete)
+        return float(
+            np.sqrt(sum(part for s in sides for part in (s._gram.square(), float(np.vdot(s.moment, s.moment)))))
+        )
+
+    def sent(self) -> Update:
+        """Return the update as it comes out of the wire, to the last bit of what the receiver can know."""
+        return replace(self, add=self.add.sent(), delete=self.delete.sent())
 
     def undo(self) -> Update:
         """Return the update that takes this one back: what was added is deleted and the other way round."""

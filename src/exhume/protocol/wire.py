@@ -5,7 +5,8 @@ the number format. A receiver passes what it expects; anything else is a `WireEr
 field has one spelling, and a field that is not known is refused: what a sender meant by it could be what matters.
 
 An update with attachments (`Message`) is version 2; a plain one is version 1, as it always was. A reader that knows no
-attachments refuses version 2 instead of reading an update without its tag.
+attachments refuses version 2 instead of reading an update without its tag. Where a side of an update is known by a
+factor of few rows, that goes instead of the gram: version 3, with attachments or without.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from exhume.protocol.head import Head
 from exhume.protocol.message import MOST, MOST_TAG, Batch, Message
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["ATTACHED", "VERSION", "Data", "decode_head", "decode_update", "encode_head", "encode_update"]
+__all__ = ["ATTACHED", "FACTORED", "VERSION", "Data", "decode_head", "decode_update", "encode_head", "encode_update"]
 
 Data = bytes | bytearray | memoryview
 """What a message is read from."""
@@ -32,6 +33,8 @@ Data = bytes | bytearray | memoryview
 VERSION = "1"
 ATTACHED = "2"
 """The version of an update with attachments."""
+FACTORED = "3"
+"""The version of an update of which a gram is sent as its factor, with attachments or without."""
 
 _SIDES = ("added", "deleted")
 _ATTACHMENTS = tuple(f"{side}.{part}" for side in _SIDES for part in ("features", "labels", "counts"))
@@ -44,12 +47,7 @@ _MOST_HEADER = 1 << 20
 
 def encode_update(update: Update, *, gamma: float | None = None) -> bytes:
     """Write an update; ``gamma`` is the coefficient the client believes in, if it knows one."""
-    tensors: dict[str, np.ndarray] = {
-        "add.gram": update.add.gram,
-        "add.moment": update.add.moment,
-        "delete.gram": update.delete.gram,
-        "delete.moment": update.delete.moment,
-    }
+    tensors = {**_tensors("add", update.add), **_tensors("delete", update.delete)}
     header = _header("update", update.d, update.c, gamma, "float64") | {"pairs": str(update.pairs)}
     if isinstance(update, Message) and not update.bare:
         header["version"] = ATTACHED
@@ -63,34 +61,62 @@ def encode_update(update: Update, *, gamma: float | None = None) -> bytes:
                 tensors |= {f"{side}.features": batch.features, f"{side}.labels": batch.labels.astype(np.int64)}
             if counts is not None:
                 tensors[f"{side}.counts"] = np.array(counts, dtype=np.int64)
+    if not {"add.gram", "delete.gram"} <= {*tensors}:
+        header["version"] = FACTORED
     return bytes(save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, metadata=header))
+
+
+def _tensors(side: str, summary: Summary) -> dict[str, np.ndarray]:
+    """Return the matrices of one side; the signs of a factor only where there is a minus."""
+    named = {f"{side}.moment": summary.moment}
+    if summary.factor is None or summary.signs is None:
+        return named | {f"{side}.gram": summary.gram}
+    named[f"{side}.factor"] = summary.factor
+    return named if summary.is_square else named | {f"{side}.signs": summary.signs}
 
 
 def decode_update(data: Data, *, d: int | None = None, c: int | None = None, gamma: float | None = None) -> Update:
     """Read an update, a `Message` where something is attached; d, c and gamma, where given, must be the sender's."""
-    header, tensors = _open(data, "update", d, c, gamma, (VERSION, ATTACHED))
+    header, tensors = _open(data, "update", d, c, gamma, (VERSION, ATTACHED, FACTORED))
     _known_fields(header, _UPDATE_FIELDS | _MESSAGE_FIELDS)
     if header.get("dtype") != "float64":
         raise WireError("dtype", "'float64'", f"'{header.get('dtype')}'")
     attached = {name: tensors.pop(name) for name in _ATTACHMENTS if name in tensors}
-    _expect("update", tensors, ("add.gram", "add.moment", "delete.gram", "delete.moment"))
-    told = _MESSAGE_FIELDS & {*header}
-    if bool(told or attached) != (header["version"] == ATTACHED):
-        raise WireError("version", f"'{ATTACHED}' with attachments, else '{VERSION}'", f"'{header['version']}'")
+    forms = {side: "factor" if f"{side}.factor" in tensors else "gram" for side in ("add", "delete")}
+    signs = [f"{side}.signs" for side, form in forms.items() if form == "factor" and f"{side}.signs" in tensors]
+    _expect("update", tensors, (*(f"{s}.{part}" for s, form in forms.items() for part in (form, "moment")), *signs))
+    _check_version(header, bool(_MESSAGE_FIELDS & {*header} or attached), "factor" in forms.values())
     try:
-        add = Summary(tensors["add.gram"], tensors["add.moment"])
-        delete = Summary(tensors["delete.gram"], tensors["delete.moment"])
+        add, delete = (_summary(side, form, tensors) for side, form in forms.items())
         pairs = _whole(header, "pairs", 1)
-        if header["version"] == VERSION:
-            update = Update(add, delete, pairs)
+        if attached or _MESSAGE_FIELDS & {*header}:
+            update: Update = Message(add, delete, pairs, **_attachments(header, attached))
         else:
-            update = Message(add, delete, pairs, **_attachments(header, attached))
+            update = Update(add, delete, pairs)
     except WireError:
         raise
     except ValueError as error:
         raise WireError("update", "a valid update", str(error)) from error
     _same_size(header, update.d, update.c)
     return update
+
+
+def _check_version(header: dict[str, str], told: bool, factored: bool) -> None:
+    """Refuse an update under the version of another kind: each has one spelling."""
+    right = FACTORED if factored else ATTACHED if told else VERSION
+    if header["version"] != right:
+        allowed = f"'{FACTORED}' with a factor, else '{ATTACHED}' with attachments, else '{VERSION}'"
+        raise WireError("version", allowed, f"'{header['version']}'")
+
+
+def _summary(side: str, form: str, tensors: dict[str, np.ndarray]) -> Summary:
+    moment = tensors[f"{side}.moment"]
+    if form == "gram":
+        return Summary(tensors[f"{side}.gram"], moment)
+    signs = tensors.get(f"{side}.signs")
+    if signs is not None and (signs.dtype != np.float64 or not (signs < 0).any()):
+        raise WireError(f"{side}.signs", "of float64 with a minus, or left out", f"{signs.dtype} without one")
+    return Summary.factored(tensors[f"{side}.factor"], moment, signs)
 
 
 def _attachments(header: dict[str, str], tensors: dict[str, np.ndarray]) -> dict[str, Any]:

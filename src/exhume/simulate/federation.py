@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,10 @@ from exhume.protocol.summary import Update
 from exhume.simulate.rules import UPLOADS, Known, build_defences, known_of, signing_key, watched
 from exhume.simulate.scenario import Scenario
 
-__all__ = ["Asked", "Federation", "Insider", "Service"]
+__all__ = ["Asked", "Carrier", "Federation", "Insider", "Service"]
+
+Carrier = Callable[[Server, Iterable[str]], Server]
+"""Puts a server behind something that carries its messages, for clients of these names."""
 
 
 @dataclass
@@ -88,15 +91,22 @@ class Federation:
         self._batch_of: dict[int, Rows] = {}
 
     @classmethod
-    def bare(cls, scenario: Scenario, precision: str = "float64") -> Federation:
+    def bare(cls, scenario: Scenario, precision: str = "float64", *, carrier: Carrier | None = None) -> Federation:
         """Return the paper's server with everybody's rows in its ledger: it refuses nothing, releases every head."""
-        made = cls(scenario, Server(Ledger(scenario.total, scenario.gamma), release=Heads(precision)))
+        server = Server(Ledger(scenario.total, scenario.gamma), release=Heads(precision))
+        made = cls(scenario, server if carrier is None else carrier(server, scenario.names))
         made._inside[np.concatenate(scenario.parts)] = True
         return made
 
     @classmethod
     def behind(
-        cls, scenario: Scenario, rules: Config | Defences | ReleaseRule, *, seed: int = 0, colluders: int = 1
+        cls,
+        scenario: Scenario,
+        rules: Config | Defences | ReleaseRule,
+        *,
+        seed: int = 0,
+        colluders: int = 1,
+        carrier: Carrier | None = None,
     ) -> Federation:
         """Return a server behind rules, to which all clients have uploaded their rows.
 
@@ -105,12 +115,9 @@ class Federation:
         ledger = Ledger.zeros(scenario.d, scenario.classes, scenario.gamma)
         first = scenario.names[scenario.attacker]
         names = [*scenario.names, *(f"{first} as {i + 2}" for i in range(colluders - 1))]
-        made = cls(
-            scenario,
-            watched(build_defences(rules, ledger, names, seed), scenario.d).server(ledger),
-            seed=seed,
-            colluders=colluders,
-        )
+        server = watched(build_defences(rules, ledger, names, seed), scenario.d).server(ledger)
+        server = server if carrier is None else carrier(server, names)
+        made = cls(scenario, server, seed=seed, colluders=colluders)
         made._upload()
         return made
 
@@ -270,6 +277,10 @@ class Federation:
         self._inside[batch] = False
         self._send_rows(name, batch[batch != record])
         return np.array([record])
+
+    def add_back(self, record: int) -> bool:
+        """Let the owner add a record that it has deleted; returns whether it was accepted."""
+        return self._send_rows(self.scenario.names[self.scenario.owner(record)], np.array([record]))
 
     # What the evaluator reads
 

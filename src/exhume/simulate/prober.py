@@ -137,6 +137,8 @@ class Prober:
         """The deleted block, for an attacker who was told it."""
         self.target = -1
         """The deleted record, for the evaluator's part of an attack."""
+        self.happens: Callable[[], bool] = lambda: False
+        """Lets the owner add the deleted record again, for an attack on additions; returns whether it came in."""
         self.watcher: Watcher | None = None
         """Notes every broadcast, its own and others', for an attacker that watches."""
         self._turn, self._waits = 0, PATIENCE

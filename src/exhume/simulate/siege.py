@@ -7,6 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -164,7 +165,7 @@ def _trial(
     if follow is None:
         return
     later = prober.facing(twin)
-    later.target = record
+    later.target, later.happens = record, partial(twin.add_back, record)
     if attacker.aim in ("replay", "label"):
         deleted = fed.scenario.summary(gone if attacker.aim == "replay" else np.array([record]))
         later.told = Block(deleted.gram, deleted.moment)
@@ -172,7 +173,7 @@ def _trial(
         guess = follow(later)
         if guess is not None:
             score.guessed += 1
-            if attacker.aim == "label":
+            if attacker.aim == "label" or attacker.event == "addition":
                 score.labels += int(guess.label == fed.scenario.labels[record])
             else:
                 _judge(fed, later, guess, record, gone, score)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume import Head
+from exhume.attack._linalg import Positive
 from exhume.attack.estimate import symmetric
 from exhume.attack.recover import rank_one
 from exhume.attack.recover.rank_one import MARGIN, RANK_ONE, UNEXPLAINED, RankOneDiagnostics
@@ -170,3 +171,20 @@ def test_the_noise_is_the_root_mean_square_of_both_heads_rounding(before, after)
 )
 def test_a_record_is_known_if_noise_explains_the_rest_and_one_label_fits_best(second, noise, margin, known):
     assert RankOneDiagnostics(second=second, noise=noise, residual=0.0, margin=margin).known == known
+
+
+def test_the_state_is_factored_once_for_all_recoveries_and_anew_after_a_change(monkeypatch):
+    world = clustered()
+    state, calls, factor = world.state, [], Positive.of.__func__
+    monkeypatch.setattr(Positive, "of", classmethod(lambda cls, a: calls.append(a) or factor(cls, a)))
+    for row in world.others[:5]:
+        rank_one(state, world.head_after(row))
+    assert len(calls) == 1 and calls[0] is state.A
+    moved = replace(state, A=state.A + np.eye(state.d))
+    np.testing.assert_allclose(moved.factor.colour(np.eye(state.d)), np.linalg.cholesky(moved.A), atol=1e-9)
+
+
+def test_a_state_that_is_not_positive_definite_has_no_factor():
+    state = clustered().state
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        _ = replace(state, A=-state.A).factor

@@ -66,6 +66,55 @@ def test_a_growing_basis_has_the_rank_and_singular_values_of_the_stack(seed):
         assert basis.rank == np.linalg.matrix_rank(stack, rtol=1e-10)
         np.testing.assert_allclose(basis.singular_values(), svdvals(stack)[: basis.rank], rtol=1e-6)
         np.testing.assert_allclose(basis.vectors.T @ basis.vectors, np.eye(basis.rank), atol=1e-12)
+        back = Basis.restored("x", basis.arrays("x"))
+        np.testing.assert_array_equal(back.singular_values(), basis.singular_values())
+
+
+def test_extreme_singular_values_follow_a_large_stack_without_a_decomposition(monkeypatch):
+    rng = np.random.default_rng(0)
+    basis, blocks = Basis(90), []
+
+    def none(*_, **__):
+        raise AssertionError("a full decomposition")
+
+    for turn in range(25):
+        block = rng.standard_normal((90, 5))
+        if turn % 4 == 3:  # in part what was seen before
+            block[:, 1:4] = blocks[0][:, :3] * 1e3
+        blocks.append(block)
+        basis.add(basis.extension(block))
+        if basis.rank >= 64:
+            with monkeypatch.context() as patch:
+                patch.setattr("exhume.defence.accountants._basis.svdvals", none)
+                top, low = basis.extremes()
+            values = svdvals(np.hstack(blocks))[: basis.rank]
+            assert (top, low) == pytest.approx((values[0], values[-1]), rel=1e-9)
+            with monkeypatch.context() as patch:  # and are kept
+                patch.setattr("exhume.defence.accountants._basis.extremes", none)
+                assert basis.extremes() == (top, low)
+    assert basis.rank == 90
+
+
+def test_the_coordinates_that_an_earlier_version_saved_are_read():
+    rng = np.random.default_rng(0)
+    basis = Basis(9)
+    columns = rng.standard_normal((9, 7))
+    basis.add(basis.extension(columns))
+    saved = {"x.vectors": basis.vectors, "x.coordinates": basis.vectors.T @ np.hstack([columns, columns[:, :3]])}
+    twice = svdvals(np.hstack([columns, columns[:, :3]]))[:7]
+    np.testing.assert_allclose(Basis.restored("x", saved).singular_values(), twice, rtol=1e-10)
+
+
+def test_a_mark_takes_columns_out_that_were_rotated_in():
+    rng = np.random.default_rng(0)
+    basis = Basis(8)
+    columns = rng.standard_normal((8, 5))
+    basis.add(basis.extension(columns))
+    before, undo = basis.singular_values(), basis.mark()
+    basis.add(basis.extension(10 * columns[:, :2]))
+    assert basis.singular_values()[0] > 2 * before[0]
+    undo()
+    np.testing.assert_array_equal(basis.singular_values(), before)
 
 
 @pytest.mark.parametrize("action", ["withhold", "coarsen"])

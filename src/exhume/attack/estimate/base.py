@@ -16,7 +16,25 @@ from exhume.numerics import DENOMINATOR_FLOOR, Matrix
 from exhume.protocol.head import Head
 from exhume.registry import call
 
-__all__ = ["Estimator", "arithmetic_noise", "solving", "within"]
+__all__ = [
+    "MIXED_FROM",
+    "MIXTURES",
+    "READ_OFF_FROM",
+    "Estimator",
+    "arithmetic_noise",
+    "mixtures",
+    "solving",
+    "within",
+]
+
+READ_OFF_FROM = 2048
+"""From so many features on `direct` and `symmetric` read a designed probe off. The paper's tables are all below."""
+
+MIXED_FROM = 256
+"""From so many features on, norms that only say how far to trust an estimate are taken of mixtures of columns."""
+
+MIXTURES = 64
+"""Of so many."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,27 @@ def within(transcript: Transcript, estimate: Callable[[Transcript, Coordinates |
     )
 
 
-def arithmetic_noise(transcript: Transcript, A: Matrix, H: Matrix) -> float:
+def mixtures(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix]:
+    """Return X, Z and the heads, each times one matrix whose expected outer product is the identity.
+
+    From `MIXED_FROM` features on it has `MIXTURES` columns of random signs over the root of their number, so that the
+    squared Frobenius norm of ``M X`` is right in expectation for any M, with a standard deviation of at most
+    ``sqrt(2 / MIXTURES)`` of it; below, it is the identity itself. The signs are the same in every run.
+    """
+    d, columns = transcript.X.shape
+    start, answers = transcript.baseline.weights, columns // transcript.c
+    if d < MIXED_FROM:
+        return transcript.X, transcript.Z, np.tile(start, answers) + transcript.X
+    signs = np.random.default_rng(columns).integers(0, 2, (columns, MIXTURES)) * 2.0 - 1.0
+    signs /= np.sqrt(MIXTURES)
+    X = transcript.X @ signs
+    Z = np.zeros_like(X)
+    for j in range(0, columns, MIXED_FROM):  # Z may be a view of less memory than it shows
+        Z += transcript.Z[:, j : j + MIXED_FROM] @ signs[j : j + MIXED_FROM]
+    return X, Z, start @ signs.reshape(answers, transcript.c, MIXTURES).sum(axis=0) + X
+
+
+def arithmetic_noise(transcript: Transcript, whiten: Callable[[Matrix], Matrix], H: Matrix) -> float:
     """Return the error of the change between two heads like the baseline, whitened by A, as the run itself shows it.
 
     Two measures, of which the larger counts. Symmetric H has d(d+1)/2 unknowns and the run d N answers: what is left of
@@ -73,14 +111,14 @@ def arithmetic_noise(transcript: Transcript, A: Matrix, H: Matrix) -> float:
     their size. And the head after the cancellation should be the baseline: by what it is off, sums that round are.
     """
     d, columns = transcript.X.shape
-    start, L = transcript.baseline.weights, np.linalg.cholesky(A)
-    undone = 0.0 if transcript.final is None else float(np.linalg.norm(L.T @ (transcript.final.weights - start)))
+    start = transcript.baseline.weights
+    undone = 0.0 if transcript.final is None else float(np.linalg.norm(whiten(transcript.final.weights - start)))
     if columns <= (d + 1) / 2:
         return undone
-    left = float(np.linalg.norm(L.T @ (transcript.X - H @ transcript.Z)))
-    size = float(np.linalg.norm(L.T @ (np.tile(start, columns // transcript.c) + transcript.X)))
+    X, Z, heads = mixtures(transcript)
+    left, size = float(np.linalg.norm(whiten(X - H @ Z))), float(np.linalg.norm(whiten(heads)))
     relative = left / max(size, DENOMINATOR_FLOOR) * float(np.sqrt(2.0 * columns / (columns - (d + 1) / 2)))
-    return max(undone, relative * float(np.linalg.norm(L.T @ start)))
+    return max(undone, relative * float(np.linalg.norm(whiten(start))))
 
 
 @contextmanager

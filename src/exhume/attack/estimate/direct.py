@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from exhume.attack._linalg import relative_asymmetry, smallest_eigenvalue
-from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
+from exhume.attack._linalg import Positive, relative_asymmetry, smallest_eigenvalue
+from exhume.attack.coordinates import Coordinates
+from exhume.attack.estimate.base import READ_OFF_FROM, Estimator, arithmetic_noise, solving, within
+from exhume.attack.estimate.read_off import read_off
 from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
@@ -19,13 +21,21 @@ __all__ = ["ESTIMATORS", "direct"]
 def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> State:
     """Estimate the state: ``A = Z X^+`` and, independently, ``H = X Z^+``, both by QR.
 
+    From `READ_OFF_FROM` features on, the answers to a designed probe are read off instead (`read_off`): A is then the
+    inverse of H, and the diagnostics that compare two independent estimates are left out.
+
     Raises
     ------
     NotIdentifiedError
         If either stack is rank deficient at the tolerance, or either symmetrised estimate is not positive definite. The
         error carries the diagnostics so far.
     """
-    return within(transcript, lambda run, _: _direct(run, tolerance))
+
+    def estimate(run: Transcript, _: Coordinates | None) -> State:
+        read = read_off(run, tolerance=tolerance) if run.d >= READ_OFF_FROM else None
+        return read or _direct(run, tolerance)
+
+    return within(transcript, estimate)
 
 
 def _direct(transcript: Transcript, tolerance: float) -> State:
@@ -37,7 +47,8 @@ def _direct(transcript: Transcript, tolerance: float) -> State:
         raw_A, residual_A = factor_X.right_divide(transcript.Z)
         raw_H, residual_H = factor_Z.right_divide(transcript.X)
     A, H = symmetric(raw_A), symmetric(raw_H)
-    low_A, low_H = smallest_eigenvalue(A), smallest_eigenvalue(H)
+    factor = Positive.of(A)
+    low_A, low_H = smallest_eigenvalue(A, factor), smallest_eigenvalue(H)
     found = replace(
         found,
         e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), DENOMINATOR_FLOOR),
@@ -47,14 +58,14 @@ def _direct(transcript: Transcript, tolerance: float) -> State:
         min_eigenvalue_A=low_A,
         min_eigenvalue_H=low_H,
     )
-    if not (low_A > 0 and low_H > 0):
+    if factor is None or not (low_A > 0 and low_H > 0):
         raise NotIdentifiedError(
             f"unstable: smallest eigenvalue of A is {low_A:.3g}, of H {low_H:.3g}; both must be positive", found
         )
     product = A @ H
     product.flat[:: d + 1] -= 1.0
     found = replace(found, e_AH=float(np.linalg.norm(product) / np.sqrt(d)))
-    noise = arithmetic_noise(transcript, A, H)
+    noise = arithmetic_noise(transcript, factor.whiten, H)
     return State(A, H, A @ transcript.baseline.weights, transcript.baseline, found, noise=noise)
 
 

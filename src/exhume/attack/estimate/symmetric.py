@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular
+from scipy.linalg import cholesky, eigh, solve_triangular
 
-from exhume.attack._linalg import StackFactor, smallest_eigenvalue
+from exhume.attack._linalg import Positive, SingleEntries, StackFactor, smallest_eigenvalue
 from exhume.attack.coordinates import Coordinates
-from exhume.attack.estimate.base import Estimator, arithmetic_noise, solving, within
+from exhume.attack.estimate.base import READ_OFF_FROM, Estimator, arithmetic_noise, solving, within
+from exhume.attack.estimate.read_off import read_off
 from exhume.attack.state import Diagnostics, State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
@@ -48,23 +49,28 @@ def symmetric(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, gues
     """
 
     def estimate(run: Transcript, at: Coordinates | None) -> State:
+        if run.d >= READ_OFF_FROM and (read := read_off(run, tolerance=tolerance)) is not None:
+            return read
         with solving():
-            found, _, _ = diagnose_rank(run, tolerance)
+            found, _, factor_Z = diagnose_rank(run, tolerance)
         found.require_full_rank()
         with solving(found):
-            return _estimated(run, found, guess if guess is None or at is None else at.square(guess))
+            return _estimated(run, found, factor_Z, guess if guess is None or at is None else at.square(guess))
 
     return within(transcript, estimate)
 
 
-def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None) -> State:
+def _estimated(
+    transcript: Transcript, found: Diagnostics, factor_Z: StackFactor | SingleEntries, guess: Matrix | None
+) -> State:
     d = transcript.d
     # A moment probe's responses dwarf the baseline, whose error then hardly counts; additions leave all heads alike.
     still = np.zeros((d, transcript.c))
     X, Z, shift_X, shift_Z = (
         (transcript.X, transcript.Z, still, still) if transcript.moment_only else _centred(transcript)
     )
-    H = StackFactor.of(Z).right_divide_symmetric(X)
+    factor_Z = factor_Z if transcript.moment_only else StackFactor.of(Z)
+    H = factor_Z.right_divide_symmetric(X)
     low_H = smallest_eigenvalue(H)
     if low_H <= 0:
         if guess is None:
@@ -73,7 +79,10 @@ def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None)
                 replace(found, min_eigenvalue_H=low_H),
             )
         H = _clipped(H, guess)
-    A = symmetrised(cho_solve(cho_factor(H), np.eye(d)))
+    factor = Positive.of(H)
+    if factor is None:
+        raise np.linalg.LinAlgError("H is not positive definite")
+    A = symmetrised(factor.solve(np.eye(d)))
     # The mean equation A mean(W_j) = G + mean(Z_j): the baseline's own rounding is averaged over all responses.
     G = A @ (transcript.baseline.weights + shift_X) - shift_Z
     found = replace(
@@ -84,7 +93,7 @@ def _estimated(transcript: Transcript, found: Diagnostics, guess: Matrix | None)
         min_eigenvalue_H=low_H,
     )
     start = Head(H @ G, transcript.baseline.precision)
-    return State(A, H, G, start, found, noise=arithmetic_noise(transcript, A, H))
+    return State(A, H, G, start, found, noise=arithmetic_noise(transcript, factor.divide, H))
 
 
 def _centred(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix, Matrix]:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from exhume.attack._linalg import diagonal
 from exhume.attack.coordinates import Coordinates
 from exhume.attack.probes.base import MomentProbe, Probe, ProbeEntry, Resources, as_mode, check_scale, check_sizes
 from exhume.errors import InputError
@@ -33,10 +34,12 @@ def designed(
     if not 0 <= spare < c:
         raise InputError("spare", f"from 0 to {c - 1}", spare)
     used = c - spare
-    m = math.ceil(d / used)
-    stack = np.zeros((d, m * used))
-    stack[:, :d] = scale * (np.eye(d) if coordinates is None else np.diag(coordinates.units))
-    blocks = [np.pad(stack[:, j * used : (j + 1) * used], ((0, 0), (0, spare))) for j in range(m)]
+    stack = diagonal(
+        np.full(d, scale) if coordinates is None else scale * coordinates.units, math.ceil(d / used) * used
+    )
+    blocks = [stack[:, j : j + used] for j in range(0, stack.shape[1], used)]
+    if spare:
+        blocks = [np.pad(block, ((0, 0), (0, spare))) for block in blocks]
     return MomentProbe("designed", blocks, as_mode(mode), coordinates)
 
 

@@ -22,7 +22,7 @@ from exhume.errors import InputError
 from exhume.numerics import Matrix, Rows
 from exhume.protocol.head import Head
 
-__all__ = ["RECOVERIES", "Candidates", "InformedDiagnostics", "informed", "read_change"]
+__all__ = ["RECOVERIES", "Candidates", "InformedDiagnostics", "informed", "read_change", "read_white"]
 
 CLEAR = 1.1
 """A leading value stands out if it is so many times the edge of the noise's spectrum."""
@@ -133,12 +133,18 @@ def read_change(own: Candidates, moment: Matrix, s: float, gram: Matrix | None =
         Size of that noise.
     """
     Y = solve_triangular(own.L, moment, lower=True)
+    if gram is None:
+        return read_white(own, Y, s)
+    half = solve_triangular(own.L, gram, lower=True)
+    X = solve_triangular(own.L, half.T, lower=True)
+    return read_white(own, Y, s, 0.5 * (X + X.T), tau)
+
+
+def read_white(own: Candidates, Y: Matrix, s: float, X: Matrix | None = None, tau: float = 0.0) -> Recovered:
+    """Read one deleted record from a change that is whitened already, as `read_change` whitens it."""
     fit = (own.white @ Y * own.residual).sum(axis=1) - 0.5 * own.leverage * (own.residual**2).sum(axis=1)
     score = fit / max(s, 1e-300) ** 2
-    if gram is not None:
-        half = solve_triangular(own.L, gram, lower=True)
-        X = solve_triangular(own.L, half.T, lower=True)
-        X = 0.5 * (X + X.T)
+    if X is not None:
         value, vector = _leading(X)
         if value > CLEAR * 2.0 * tau * np.sqrt(len(X)):
             return _recovered(own, *_stands_out(own, Y, vector, np.sqrt(value)), s, stands_out=True)

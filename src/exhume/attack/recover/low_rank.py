@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, svd
+from scipy.linalg import svd
 
 from exhume.attack._line import line
 from exhume.attack.block import Block, Sample
@@ -105,10 +105,9 @@ def low_rank(before: State, after: Head, *, records: int | None = None, toleranc
         raise InputError("records", "at least 1", records)
     W, c = after.weights, after.c
     change = before.baseline.weights - W
-    L = cholesky(before.A, lower=True, check_finite=False)
-    left, values, _ = svd(L.T @ change, full_matrices=False, check_finite=False)
+    left, values, _ = svd(before.factor.whiten(change), full_matrices=False, check_finite=False)
     n = int(np.count_nonzero(values > tolerance * values[0])) if records is None else min(records, c)
-    basis, _ = np.linalg.qr(L @ left[:, :n])
+    basis, _ = np.linalg.qr(before.factor.colour(left[:, :n]))
     M = before.A @ change
     present = _present(W, M)
     absent = [k for k in range(c) if k not in present]

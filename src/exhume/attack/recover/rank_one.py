@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular, svd
+from scipy.linalg import svd
 
 from exhume.attack._line import line
 from exhume.attack.block import Block
@@ -78,13 +78,14 @@ def rank_one(before: State, after: Head, *, nonnegative: bool = False, ridge: bo
         is ``f (e_k - W_post' f)' + t W_post``: the t is taken that leaves it nearest to rank one.
     """
     before, after = alike(before, after)
-    L = cholesky(before.A, lower=True, check_finite=False)
     # L^-1 A dW = L' dW: whitened, no direction of large variance drowns the others.
-    change = L.T @ (before.baseline.weights - after.weights)
+    change = before.factor.whiten(before.baseline.weights - after.weights)
     if ridge:
-        change = _without_ridge(change, solve_triangular(L, after.weights, lower=True, check_finite=False))
+        change = _without_ridge(change, before.factor.divide(after.weights))
     left, values, right = svd(change, full_matrices=False, check_finite=False)
-    record = fit_record(L @ left[:, 0], values[0] * right[0], after.weights, turn=True, positive=nonnegative)
+    record = fit_record(
+        before.factor.colour(left[:, :1])[:, 0], values[0] * right[0], after.weights, turn=True, positive=nonnegative
+    )
     # One class, or no change at all: there is no second value that could tell a record from anything else.
     told = len(values) > 1 and values[0] > 0
     found = RankOneDiagnostics(

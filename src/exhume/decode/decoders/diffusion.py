@@ -54,6 +54,8 @@ class Diffusion(Decoder):
         Above 0, sampling is guided by the frozen ResNet-18; see `exhume.decode.latent.sampling`.
     device, home, checkpoint
         Torch device, home folder, and the file that a training is resumed from.
+    as_is : bool
+        Whether `fit` takes the checkpoint's weights as they are, without another step.
     """
 
     name: ClassVar[str] = "diffusion"
@@ -69,6 +71,7 @@ class Diffusion(Decoder):
     device: str = "cpu"
     home: Path | None = None
     checkpoint: Path | None = None
+    as_is: bool = False
 
     def __post_init__(self) -> None:
         if self.autoencoder != autoencoder.HOLDING.sha256:
@@ -78,8 +81,9 @@ class Diffusion(Decoder):
         return {name: getattr(self, name) for name in ("steps", "batch", "rate", "width", "autoencoder")}
 
     def _fit(self, rows: Examples, seed: int, tick: Tick | None) -> Learnt:
-        # Asked for first: without the extra nothing needs to be fetched or computed.
+        # Asked for first: without the extra or the device nothing needs to be fetched or computed.
         diffusers(WHAT)
+        device_of(self.device, WHAT)
         held = max(1, len(rows.images) // HELD_OUT)
         standard, latents = Standard.of(rows.features[:-held]), self._latents(rows.images)
         flat = latents.reshape(len(rows.images), -1)
@@ -102,11 +106,12 @@ class Diffusion(Decoder):
             self.checkpoint,
             self.device,
             tick,
+            self.as_is,
         )
         state = {f"{NETWORK}{name}": tensor.cpu().numpy() for name, tensor in trained.net.state_dict().items()}
         state |= {"centre": standard.centre, "spread": standard.spread}
         state |= {f"{HINT}{name}": array for name, array in linear.arrays().items()}
-        return Learnt(state, trained.history[-1][1], self.steps, trained.history)
+        return Learnt(state, trained.history[-1][1], trained.steps, trained.history)
 
     def _shape(self, dim: int, side: int) -> Shape:
         return Shape(dim, side, self.width, groups=min(16, self.width // 4))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from exhume.data.catalogue import Holding, Item
 from exhume.data.encoders.weights import read_tensors
 from exhume.data.fetch import ensure
+from exhume.data.mirrors import WebFiles
 from exhume.decode._torch import Tensor, device_of, torch
 from exhume.errors import DataError, InputError
 
@@ -27,7 +28,8 @@ DOWN = 8
 
 WIDTH = 64
 GROUPS = 4
-HASH_FROM = "madebyollin/taesd at commit 5cccb12d"
+COMMIT = "5cccb12dc72074a4be35680c3b108548a7c69978"
+HASH_FROM = f"madebyollin/taesd at commit {COMMIT[:8]}"
 HOLDING = Holding(
     "taef2",
     "weights",
@@ -45,6 +47,7 @@ HOLDING = Holding(
             HASH_FROM,
         ),
     ),
+    (WebFiles(f"https://raw.githubusercontent.com/madebyollin/taesd/{COMMIT}"),),
 )
 
 # What stands at each position of the two official sequences: a block, or a convolution with its stride.

@@ -28,10 +28,11 @@ History = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The averaged network and the losses on held-out rows."""
+    """The averaged network, the losses on held-out rows, and the steps that led there."""
 
     net: Any
     history: History
+    steps: int
 
 
 def run(
@@ -44,6 +45,7 @@ def run(
     checkpoint: Path | None,
     device: str,
     tick: Tick | None,
+    as_is: bool = False,
 ) -> Trained:
     """Train, from the checkpoint if there is one.
 
@@ -53,14 +55,22 @@ def run(
     ----------
     facts
         What the training is; a checkpoint of another one is refused.
+    as_is
+        Take no step: return what the checkpoint has.
 
     Raises
     ------
     DataError
-        If the checkpoint is damaged or of another training.
+        If the checkpoint is damaged or of another training, or missing where it is all that is wanted.
     """
     trainer = Trainer(shape, plan, seed, device)
     history = _resume(trainer, facts, checkpoint)
+    if as_is:
+        if not trainer.done:
+            raise DataError(f"there is no checkpoint at {checkpoint} to take as it is: train first")
+        if not history or history[-1][0] < trainer.done:
+            history = (*history, (trainer.done, trainer.held_out(held_out)))
+        return Trained(trainer.net, history, trainer.done)
     resumed, saved = trainer.done, time.monotonic()
     every = max(1, plan.steps // LOOKS)
     try:
@@ -77,7 +87,7 @@ def run(
     finally:
         if checkpoint is not None and trainer.whole and trainer.done > resumed:
             _save(trainer, facts, history, checkpoint)
-    return Trained(trainer.net, history)
+    return Trained(trainer.net, history, trainer.done)
 
 
 def _save(trainer: Trainer, facts: Mapping[str, Any], history: History, path: Path) -> None:

@@ -177,7 +177,7 @@ def _share(step: int, plan: TrainingPlan) -> float:
 
 
 def averaging_weight(step: int) -> float:
-    """Weight of the past in the average after a step: small at first, so that a short training does not keep its start."""
+    """Weight of the past in the average at a step: small at first, so that a short training forgets its start."""
     return min(AVERAGE, (1 + step) / (10 + step))
 
 

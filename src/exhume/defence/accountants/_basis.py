@@ -1,4 +1,4 @@
-"""The span of a growing stack of columns: rank and singular values without factoring the stack again."""
+"""The span of a growing stack of columns: rank and extreme singular values without factoring the stack again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import qr, svd, svdvals
+from scipy.linalg.blas import dtrmv, dtrsv
+from scipy.linalg.lapack import dtpqrt
 
-from exhume.numerics import RANK_TOLERANCE, Matrix, Rows
+from exhume.numerics import LANCZOS_FROM, RANK_TOLERANCE, Matrix, Rows, extremes
 from exhume.protocol.rules import Undo
 
 __all__ = ["Basis", "Extension"]
@@ -19,7 +21,11 @@ _CANCELLED = 1e-2
 
 @dataclass(frozen=True)
 class Extension:
-    """Columns, taken apart along a basis: their new directions, and their coordinates in old and new ones."""
+    """Columns, taken apart along a basis: their new directions, and their coordinates in old and new ones.
+
+    The columns stand in the order of pivots: the first, as many as there are new directions, make an upper triangle
+    in these.
+    """
 
     directions: Matrix
     coordinates: Matrix
@@ -32,17 +38,20 @@ class Extension:
 
 
 class Basis:
-    """An orthonormal basis of the columns seen so far, with their coordinates in it (block Gram-Schmidt).
+    """An orthonormal basis of the columns seen so far (block Gram-Schmidt), with a triangle of their coordinates in it.
 
-    Adding c columns to a basis of rank r costs 4 d r c operations, and as many again where cancellation asks for a
-    second pass.
+    The triangle U is square with ``U U' = C C'`` for the coordinates C of all columns, so it has their singular values
+    and the same pseudo-inverses up to a rotation of the columns. Adding c columns to a basis of rank r costs 4 d r c
+    operations, as many again where cancellation asks for a second pass, and 2 r^2 for each column that brings no new
+    direction.
     """
 
     def __init__(self, d: int) -> None:
         self.d = d
         self._vectors: Matrix = np.empty((d, 0), order="F")
-        self._blocks: list[Matrix] = []
+        self._square: Matrix = np.empty((0, 0), order="F")
         self._weight = 0.0
+        self._ends: tuple[float, float] | None = None
         self.rank = 0
 
     @property
@@ -68,46 +77,71 @@ class Basis:
         weight = self._weight + float(np.vdot(columns, columns))
         room = min(self.d - self.rank, len(triangle))
         kept = int(np.count_nonzero(np.abs(np.diag(triangle))[:room] > RANK_TOLERANCE * np.sqrt(weight)))
-        beyond = np.empty((kept, columns.shape[1]))
-        beyond[:, order] = triangle[:kept]
-        return Extension(np.asarray(directions[:, :kept], dtype=np.float64), np.vstack([inside, beyond]), weight)
+        coordinates = np.vstack([inside[:, order], triangle[:kept]])
+        return Extension(np.asarray(directions[:, :kept], dtype=np.float64), coordinates, weight)
 
     def add(self, extension: Extension) -> None:
         """Take the columns of an extension, made since the last addition, into the stack."""
-        new = self.rank + extension.gain
+        old, new = self.rank, self.rank + extension.gain
         if new > self._vectors.shape[1]:
-            wider = np.empty((self.d, min(self.d, max(2 * new, 64))), order="F")
-            wider[:, : self.rank] = self.vectors
-            self._vectors = wider
-        self._vectors[:, self.rank : new] = extension.directions
-        self.rank = new
-        self._blocks.append(extension.coordinates)
-        self._weight = extension.weight
+            self._widen(min(self.d, max(2 * new, 64)))
+        self._vectors[:, old:new] = extension.directions
+        # The pivots, first among the columns, make the triangle larger; the others are rotated into it.
+        self._square[:new, old:new] = extension.coordinates[:, : extension.gain]
+        self.rank, self._weight, self._ends = new, extension.weight, None
+        spare = extension.coordinates[:, extension.gain :]
+        if new and spare.any():
+            # In a new place: whoever marked the old triangle may want it back.
+            self._square = _rotated(self.triangle, spare, len(self._square))
+
+    def _widen(self, width: int) -> None:
+        vectors, square = np.empty((self.d, width), order="F"), np.zeros((width, width), order="F")
+        vectors[:, : self.rank], square[: self.rank, : self.rank] = self.vectors, self.triangle
+        self._vectors, self._square = vectors, square
+
+    @property
+    def triangle(self) -> Matrix:
+        """The upper triangle U (rank x rank)."""
+        return self._square[: self.rank, : self.rank]
 
     def arrays(self, prefix: str) -> dict[str, Matrix]:
         """Return basis and stack as arrays by name."""
-        return {f"{prefix}.vectors": self.vectors, f"{prefix}.coordinates": self.coordinates()}
+        return {f"{prefix}.vectors": self.vectors, f"{prefix}.coordinates": np.triu(self.triangle)}
 
     def mark(self) -> Undo:
         """Return what takes later additions out again."""
-        rank, blocks, weight = self.rank, len(self._blocks), self._weight
-
-        def undo() -> None:
-            self.rank, self._weight = rank, weight
-            del self._blocks[blocks:]
-
-        return undo
+        kept = {name: getattr(self, name) for name in ("rank", "_vectors", "_square", "_weight", "_ends")}
+        return lambda: self.__dict__.update(kept)
 
     def singular_values(self) -> Matrix:
         """Return the stack's singular values, as many as its rank, largest first."""
-        if self.rank == 0:
-            return np.empty(0)
-        values: Matrix = svdvals(self.coordinates(), check_finite=False)
-        return values[: self.rank]
+        return np.asarray(svdvals(np.triu(self.triangle), check_finite=False)) if self.rank else np.empty(0)
+
+    def extremes(self) -> tuple[float, float]:
+        """Return the largest and smallest of the stack's singular values; (0, 0) if it has none.
+
+        They are found by iterations with the triangle, each as cheap as reading it, and kept until the next addition.
+        """
+        if self._ends is None:
+            self._ends = self._find_ends()
+        return self._ends
+
+    def _find_ends(self) -> tuple[float, float]:
+        U = np.asfortranarray(self.triangle)
+        try:
+            if self.rank < LANCZOS_FROM:
+                raise np.linalg.LinAlgError("too small to iterate")
+            top, low = extremes(
+                lambda x: dtrmv(U, dtrmv(U, x, trans=1)), lambda x: dtrsv(U, dtrsv(U, x), trans=1), self.rank
+            )
+            return float(np.sqrt(top)), float(np.sqrt(low))
+        except np.linalg.LinAlgError:
+            values = self.singular_values()
+            return (float(values[0]), float(values[-1])) if len(values) else (0.0, 0.0)
 
     def on(self, live: Rows) -> tuple[Matrix, float]:
         """Return the singular values of the stack's live rows, and ``1 + |K|`` where the others are K times these."""
-        stack = self.coordinates()
+        stack = np.triu(self.triangle)
         rows, others = self.vectors[live] @ stack, np.delete(self.vectors, live, axis=0) @ stack
         left, values, right = svd(rows, full_matrices=False, check_finite=False)
         values = np.asarray(values[: self.rank])
@@ -116,22 +150,32 @@ class Basis:
         K = (others @ right[: self.rank].T / values) @ left[:, : self.rank].T
         return values, 1.0 + float(np.linalg.norm(K, 2)) if K.size else 1.0
 
-    def coordinates(self) -> Matrix:
-        """Return the stack in the basis (rank x columns)."""
-        whole = np.zeros((self.rank, sum(block.shape[1] for block in self._blocks)))
-        at = 0
-        for block in self._blocks:
-            whole[: len(block), at : at + block.shape[1]] = block
-            at += block.shape[1]
-        return whole
-
     @classmethod
     def restored(cls, prefix: str, arrays: Mapping[str, Matrix]) -> Basis:
-        """Return the basis that `arrays` was taken from."""
+        """Return the basis that `arrays` was taken from; an earlier version saved the coordinates of every column."""
         vectors, coordinates = arrays[f"{prefix}.vectors"], arrays[f"{prefix}.coordinates"]
         made = cls(vectors.shape[0])
-        made._vectors, made.rank = np.asfortranarray(vectors), vectors.shape[1]
-        if coordinates.shape[1]:
-            made._blocks = [coordinates]
+        rank = vectors.shape[1]
+        made._vectors, made.rank = np.asfortranarray(vectors), rank
+        upper = coordinates.shape == (rank, rank) and not np.tril(coordinates, -1).any()
+        empty = np.zeros((rank, rank))
+        made._square = np.asfortranarray(coordinates) if upper else _rotated(empty, coordinates, rank)
         made._weight = float(np.vdot(coordinates, coordinates))
         return made
+
+
+def _rotated(triangle: Matrix, columns: Matrix, width: int) -> Matrix:
+    """Return the upper triangle V with ``V V' = U U' + C C'``, within a square of a width, by orthogonal rotations.
+
+    Both are turned round, rows and columns, so that LAPACK's update of a QR factorisation by more rows serves.
+    """
+    size = len(triangle)
+    turned = np.asfortranarray(np.triu(triangle)[::-1, ::-1].T)
+    more = np.asfortranarray(columns[::-1].T)
+    block = min(32, size)
+    factor, _, _, info = dtpqrt(0, block, turned, more, overwrite_a=1, overwrite_b=1)
+    if info != 0:  # pragma: no cover - dtpqrt only reports illegal arguments
+        raise np.linalg.LinAlgError(f"dtpqrt: info = {info}")
+    made = np.zeros((width, width), order="F")
+    made[:size, :size] = np.triu(factor).T[::-1, ::-1]
+    return made

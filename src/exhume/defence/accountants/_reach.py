@@ -86,4 +86,4 @@ class Reach:
 
 def _weighty(total: Summary) -> Mask:
     """Return the coordinates in which a summary is not zero."""
-    return np.asarray((np.diag(total.gram) != 0.0) | total.moment.any(axis=1))
+    return np.asarray((total.diagonal() != 0.0) | total.moment.any(axis=1))

@@ -98,18 +98,19 @@ class QuietRun:
         """
         if self.basis.rank < len(live) or self.baseline is None:
             return float("inf")
-        values, spill = self.basis.singular_values(), 1.0
+        low, spill = self.basis.extremes()[1], 1.0
         if len(live) < self.basis.d:
             values, spill = self.basis.on(live)
-        least = float(values[-1]) - float(np.sqrt(self.blur))
+            low = float(values[-1])
+        least = low - float(np.sqrt(self.blur))
         if not (least > 0.0 and self.baseline.size > 0.0 and np.isfinite(self.misfit)):
             return float("inf")
         return spill * float(np.sqrt(self.misfit)) / (self.baseline.size * least)
 
     def condition(self) -> float:
         """Return the condition number of the stack within its own span; 1 if it is empty."""
-        values = self.basis.singular_values()
-        return float(values[0] / values[-1]) if len(values) else 1.0
+        top, low = self.basis.extremes()
+        return top / low if self.basis.rank else 1.0
 
 
 def extend(runs: Sequence[QuietRun], author: str, last: SeenHead | None, d: int, most: int) -> tuple[QuietRun, ...]:

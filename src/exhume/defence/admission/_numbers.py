@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf, dtrtrs
 
 from exhume.errors import InputError
 from exhume.numerics import Matrix
@@ -41,16 +41,19 @@ def floor_of(summary: Summary, rows: int = MOST_ROWS, unit: float = UNIT) -> flo
 
     A sum of n products errs by at most ``n u sqrt(S_ii S_jj)`` per entry, hence by ``n u trace(S)`` in any eigenvalue.
     """
-    return rows * unit * float(np.trace(summary.gram))
+    return rows * unit * summary.trace
 
 
 def whitened_moment(summary: Summary, floor: float) -> Matrix | None:
     """Return ``L^-1 G`` with ``L L' = S + floor I``, or None where that is not positive definite.
 
+    Of a factored gram of half the full rank or less, another matrix with the same inner products is returned.
     With ``S = F'F`` and ``G = F'Y`` its columns' squared lengths, the diagonal of ``G' S^+ G``, are the fewest rows per
     class that can have made the moment: ``Y'PY`` for a projection P, equal to the class counts for independent rows.
     """
     d = summary.d
+    if summary.is_square and 2 * summary.rank <= d:
+        return _whitened_rows(summary, floor)
     # The transpose of a symmetric matrix in C order is that matrix in Fortran order: one straight copy.
     shifted = summary.gram.T.copy(order="F")
     shifted.flat[:: d + 1] += floor
@@ -61,20 +64,49 @@ def whitened_moment(summary: Summary, floor: float) -> Matrix | None:
     return np.asarray(white)
 
 
+def _whitened_rows(summary: Summary, floor: float) -> Matrix | None:
+    """Return b + c rows with the inner products of ``L^-1 G``, from the factor R of b rows.
+
+    ``G' (R'R + t I)^-1 G = (G - R'Z)' (G - R'Z) / t + Z'Z`` for the ridge solution ``(R R' + t I) Z = R G``: the sum of
+    two squares, so that nothing cancels.
+    """
+    factor = summary.factor
+    if factor is None or floor <= 0:
+        return None
+    inner = np.asfortranarray(factor @ factor.T)
+    inner.flat[:: len(inner) + 1] += floor
+    lower, info = dpotrf(inner, lower=1, overwrite_a=1)
+    if info != 0:
+        return None
+    inside = dpotrs(lower, factor @ summary.moment, lower=1)[0] if len(factor) else np.zeros((0, summary.c))
+    outside = np.linalg.qr((summary.moment - factor.T @ inside) / np.sqrt(floor), mode="r")
+    return np.concatenate([inside, outside])
+
+
 def least_rows(summary: Summary, floor: float | None = None) -> int:
     """Return the fewest rows that can have made a gram: its rank, by pivoted Cholesky down to roundoff."""
     if summary.gram_is_zero:
         return 0
     lowest = max(floor_of(summary) if floor is None else floor, np.finfo(float).tiny)
-    _, _, rank, _ = dpstrf(summary.gram, tol=lowest)
+    # R R' has the eigenvalues of R'R that are not zero.
+    factor = summary.factor if summary.is_square and 2 * summary.rank <= summary.d else None
+    _, _, rank, _ = dpstrf(summary.gram if factor is None else factor @ factor.T, tol=lowest)
     return int(rank)
 
 
 def content(summary: Summary) -> bytes:
-    """Return the SHA-256 digest of a summary's size and numbers; -0.0 and 0.0 are the same number."""
-    digest = hashlib.sha256(b"exhume summary 1")
+    """Return the SHA-256 digest of a summary's size and numbers; -0.0 and 0.0 are the same number.
+
+    The numbers are those that the wire carries: a factored gram's are its factor's.
+    """
+    parts: tuple[Matrix, ...] = (summary.moment,)
+    if summary.factor is None or summary.signs is None:
+        digest, parts = hashlib.sha256(b"exhume summary 1"), (summary.gram, *parts)
+    else:
+        digest, parts = hashlib.sha256(b"exhume summary 2"), (summary.factor, summary.signs, *parts)
+        digest.update(np.array([len(summary.factor)], dtype="<i8").tobytes())
     digest.update(np.array([summary.d, summary.c], dtype="<i8").tobytes())
-    for part in (summary.gram, summary.moment):
+    for part in parts:
         digest.update((np.ascontiguousarray(part, dtype="<f8") + 0.0).tobytes())
     return digest.digest()
 
@@ -118,7 +150,7 @@ class Sketch:
         right: Matrix = self._right  # type: ignore[attr-defined]
         if summary.gram_is_zero:
             return np.zeros(self.size)
-        return np.asarray(((left @ summary.gram) * right).sum(axis=1))
+        return np.asarray((summary.times(left.T).T * right).sum(axis=1))
 
     def moment(self, summary: Summary) -> Matrix:
         """Return the sketch of the moment; its length estimates the moment's Frobenius norm."""

@@ -101,12 +101,12 @@ class AlgebraicOwnership(Saveable, AdmissionRule):
         return keep_entries(self._standing, clients)
 
     def _rows(self, summary: Summary) -> float:
-        return max(float(np.trace(summary.gram)), 0.0) / self.least_norm**2
+        return max(summary.trace, 0.0) / self.least_norm**2
 
     def _roundoff(self, summary: Summary) -> float:
         # n u trace(S) for the sum of n rows, and as much again for the solve of the test.
         rows = min(self._rows(summary), MOST_ROWS) + summary.d
-        return 2.0 * rows * self.unit * max(float(np.trace(summary.gram)), 0.0)
+        return 2.0 * rows * self.unit * max(summary.trace, 0.0)
 
     def _after(self, update: Update, client: str) -> Standing:
         old = self.standing(client, update.d, update.c)

@@ -86,7 +86,7 @@ class BoundedInfluence(Saveable, AdmissionRule):
     def _weight(self, summary: Summary, batch: Batch | None, counts: Sequence[int] | None) -> float:
         if batch is not None:
             return float(len(batch.features))
-        return float(sum(counts)) if counts is not None else float(np.trace(summary.gram)) / self.bounds.longest**2
+        return float(sum(counts)) if counts is not None else summary.trace / self.bounds.longest**2
 
     def _beyond(self, summary: Summary, batch: Batch | None, counts: Sequence[int] | None) -> str | None:
         longest, most = self.bounds.longest, self.bounds.message_rows
@@ -102,7 +102,7 @@ class BoundedInfluence(Saveable, AdmissionRule):
         if rows > most:
             return f"{rows} rows declared; a message may have {most}"
         with np.errstate(over="ignore"):
-            trace, sides = float(np.trace(summary.gram)), float(np.linalg.norm(summary.moment, axis=0).sum())
+            trace, sides = summary.trace, float(np.linalg.norm(summary.moment, axis=0).sum())
         largest, reach = rows * longest**2, math.sqrt(max(rows * trace, 0.0))
         if not trace <= largest * room:
             return f"a gram of trace {trace:.4g}; {rows} rows of length {longest:.4g} have at most {largest:.4g}"

@@ -110,7 +110,7 @@ class Duplicates(Saveable, AdmissionRule):
         return bool((np.linalg.norm(others - key, axis=1) <= self.tolerance).any())
 
     def _same_gram(self, add: Summary, delete: Summary) -> bool:
-        if add.gram is delete.gram:
+        if add.shares_gram(delete):
             return True
         a, b = (unit(self._sketch.gram(side)) for side in (add, delete))
         return float(np.linalg.norm(a - b)) <= self.tolerance

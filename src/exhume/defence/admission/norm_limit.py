@@ -17,7 +17,7 @@ __all__ = ["NormLimit", "size_of"]
 
 def size_of(summary: Summary) -> float:
     """Return the Frobenius norm of gram and moment together."""
-    return math.hypot(float(np.linalg.norm(summary.gram)), float(np.linalg.norm(summary.moment)))
+    return math.hypot(summary.gram_norm, float(np.linalg.norm(summary.moment)))
 
 
 def _bin(summary: Summary) -> int:

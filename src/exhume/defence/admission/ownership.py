@@ -114,10 +114,10 @@ class Ownership(Saveable, AdmissionRule):
 
     def _makes(self, batch: Batch, summary: Summary) -> bool:
         made = Summary.of(batch.features, batch.labels, summary.c)
-        return all(
-            float(np.linalg.norm(a - b)) <= self.tolerance * float(np.linalg.norm(a))
-            for a, b in ((made.gram, summary.gram), (made.moment, summary.moment))
-        )
+        gap = made - summary
+        if gap.gram_norm > self.tolerance * made.gram_norm:
+            return False
+        return float(np.linalg.norm(gap.moment)) <= self.tolerance * float(np.linalg.norm(made.moment))
 
     def _find(self, block: Summary, client: str) -> tuple[int, ...] | None:
         """Return the standing items whose sum is the block, or None."""

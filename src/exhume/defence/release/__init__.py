@@ -8,6 +8,7 @@ from typing import Any
 
 from exhume.defence.release._base import STAGES, Rule
 from exhume.defence.release._evaluator import DeletionAccount, KeepsAccounts, Masking, accounts_of, mask_of, rules_of
+from exhume.defence.release._told import Told, noise_of_history
 from exhume.defence.release.chain import Chain
 from exhume.defence.release.columns import Columns
 from exhume.defence.release.continual import ContinualNoise, EventAccount
@@ -44,9 +45,11 @@ __all__ = [
     "PrivacyBudget",
     "ResponseBudget",
     "Rule",
+    "Told",
     "TopEigenspace",
     "accounts_of",
     "mask_of",
+    "noise_of_history",
     "rules_of",
 ]
 

@@ -72,6 +72,9 @@ class EpochMeasure:
         A = lower @ _whole(gram) @ lower.T
         return A, lower @ moment + A @ self.head
 
+    def __deepcopy__(self, memo: object) -> EpochMeasure:
+        return self  # never changed: a copy could not differ
+
     def back(self, white: Matrix) -> Matrix:
         """Return ``B^-T X``."""
         made, _ = dtrtrs(self.factor, white, lower=1, trans=1)
@@ -178,6 +181,10 @@ class Draws:
         gram *= tau
         gram.flat[:: self.d + 1] *= math.sqrt(2.0)
         return gram, s * noise[size:].reshape(self.d, self.c)
+
+    def copy(self) -> Draws:
+        """Return the same sums in arrays of their own."""
+        return self.restored(self.factorisation, self.d, self.c, self.arrays())
 
     def arrays(self) -> dict[str, Matrix]:
         """Return it as arrays by name."""

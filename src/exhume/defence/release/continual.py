@@ -39,6 +39,7 @@ from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, Noi
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._sticky import as_key, keyed_generator
+from exhume.defence.release._told import Told
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
@@ -183,6 +184,19 @@ class ContinualNoise(Rule):
             total = ledger.summary
             return total.gram + ledger.gamma * np.eye(ledger.d), total.moment
         return self._epoch.measure.coloured(*self._noisy(self._epoch))
+
+    def told(self) -> Told | None:
+        """Return what somebody told all totals of the epoch has, for the evaluator; None before the first head."""
+        self._flush()
+        if self._epoch is None:
+            return None
+        draws = self._epoch.draws.copy()
+        return Told(self._epochs, self._epoch.measure, draws, *self.event_noise(draws.d))
+
+    def shown(self, block: Summary) -> NoisedEvent | None:
+        """Return what heads show of a block, in the coordinates of the measure; None before the first head."""
+        self._flush()
+        return None if self._epoch is None else self._cut(self._epoch.measure.event(block))[0]
 
     def masked(self, occasion: Occasion) -> Occasion:
         """Return the occasion as later rules may see it: with a ledger of the noisy totals."""

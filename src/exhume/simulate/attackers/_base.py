@@ -61,6 +61,8 @@ class Attacker:
     aim: Literal["read", "label", "replay", "burn"] = "read"
     """What it wants: to read what was deleted, to read the label of a record whose feature it knows, to put back a
     block that it was told, or to ruin the head or the service."""
+    event: Literal["deletion", "addition"] = "deletion"
+    """What is read: a record's deletion, or its coming (back) in, which the attacker lets happen (`Prober.happens`)."""
     quick: bool = False
     """Whether a quick matrix plays it."""
 

@@ -1,9 +1,9 @@
-"""An attacker that asks refusals: it adds each guess, first with a deletion of what it does not own."""
+"""An attacker that asks refusals: it adds each guess, alone or with a deletion of what it does not own."""
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -13,29 +13,54 @@ from exhume.simulate.prober import Draft, Prober
 
 __all__ = ["ATTACKERS"]
 
-SCALES = (1.0, 1.02, 1.03, 1.035, 1.04, 1.045, 1.05)
-"""Sizes of the guesses: at the edge of a rule's tolerance the right label alone is still within it."""
+FAR, STEPS = 0.3, 8
+"""How far from 1 a guess is scaled to be near nothing, and bisections of each edge of what is answered otherwise."""
+
+Answer = tuple[bool, str | None]
 
 
-def _odd_one_out(prober: Prober, foreign: Batch | None, scale: float) -> int | None:
-    """Return the one label of a known feature that is answered otherwise than the rest; None where there is none."""
-    feature, answers = scale * prober.feature(), []
-    for label in range(prober.federation.scenario.classes):
-        draft = Draft(Batch(feature[None, :], np.array([label])), foreign)
-        receipt = prober.send(draft)
-        if receipt.accepted:
-            prober.send(draft.undo())
-        answers.append((receipt.accepted, receipt.rule))
-    common = Counter(answers).most_common(1)[0][0]
-    odd = [label for label, answer in enumerate(answers) if answer != common]
-    return odd[0] if len(odd) == 1 else None
+def _asked(prober: Prober, foreign: Batch | None, label: int, scale: float) -> Answer:
+    draft = Draft(Batch(scale * prober.feature()[None, :], np.array([label])), foreign)
+    receipt = prober.send(draft)
+    if receipt.accepted:
+        prober.send(draft.undo())
+    return receipt.accepted, receipt.rule
+
+
+def _width(near: Callable[[float], bool]) -> float:
+    """Return between which scales a guess is answered otherwise than one that is near nothing, by bisection."""
+    edges = []
+    for far in (-FAR, FAR):
+        inside, outside = 0.0, far
+        for _ in range(STEPS):
+            middle = 0.5 * (inside + outside)
+            inside, outside = (middle, outside) if near(1.0 + middle) else (inside, middle)
+        edges.append(abs(inside))
+    return sum(edges)
+
+
+def _widest(prober: Prober, foreign: Batch | None) -> int | None:
+    """Return the label of a known feature that stays near the longest when it is scaled; None where none is near.
+
+    Wrong labels are farther off at every scale. Both edges count: what a sketch adds on one side it takes off on the
+    other.
+    """
+    far = _asked(prober, foreign, 0, 1.0 - FAR)
+
+    def near(label: int, scale: float) -> bool:
+        return _asked(prober, foreign, label, scale) != far
+
+    able = [label for label in range(prober.federation.scenario.classes) if near(label, 1.0)]
+    if len(able) <= 1:
+        return able[0] if able else None
+    return max(able, key=lambda label: _width(partial(near, label)))
 
 
 def _oracle(prober: Prober) -> Follow:
     def follow(later: Prober) -> Guess:
         foreign = Batch(2.0 * later.feature()[None, :], np.array([0]))
-        for deleted, scale in itertools.product((foreign, None), SCALES):
-            if (label := _odd_one_out(later, deleted, scale)) is not None:
+        for deleted in (foreign, None):
+            if (label := _widest(later, deleted)) is not None:
                 return named(later, label)
         return named(later, int(later.rng.integers(later.federation.scenario.classes)))
 

@@ -1,0 +1,75 @@
+"""One process for one store: the second is refused while the first lives, and nobody has to clean up after a kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import sqlalchemy as sa
+
+from exhume.errors import StoreError
+from exhume.files import PRIVATE
+from exhume.store.schema import file_of, is_sqlite
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["StoreLock"]
+
+_ADVISORY = 0x6578_6875_6D65
+"""The number of the lock in a PostgreSQL database: one store for each database."""
+
+
+class StoreLock:
+    """Holds a store until it is closed or the process ends.
+
+    A file lock beside an SQLite file, an advisory lock of one connection in PostgreSQL. The system lets go of both when
+    their holder dies.
+    """
+
+    def __init__(self, url: str, engine: sa.Engine) -> None:
+        self._handle: int | None = None
+        self._connection: sa.Connection | None = None
+        if is_sqlite(url):
+            self._hold_file(url)
+        else:
+            self._hold_database(engine)
+
+    def _hold_file(self, url: str) -> None:
+        path = file_of(url)
+        if sys.platform == "win32":  # pragma: no cover
+            return
+        try:
+            handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        except OSError as error:
+            raise StoreError(f"the store '{path}' cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise StoreError(f"the store '{path}' is in use by another process") from None
+        self._handle = handle
+
+    def _hold_database(self, engine: sa.Engine) -> None:
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(_ADVISORY))):
+            connection.close()
+            raise StoreError("the store is in use by another process")
+        self._connection = connection
+
+    def check(self) -> None:
+        """Make sure that the lock is still ours: a database server that was restarted has let go of it."""
+        if self._connection is not None:
+            self._connection.execute(sa.select(1))
+
+    def close(self) -> None:
+        """Let go."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        if self._connection is not None:
+            with suppress(sa.exc.SQLAlchemyError):
+                self._connection.scalar(sa.select(sa.func.pg_advisory_unlock(_ADVISORY)))
+                self._connection.close()
+            self._connection = None

@@ -1,0 +1,94 @@
+"""What a store is of: the ledger's size and mode, and the defences. A store of anything else is refused by name."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from exhume.defence.config import Config, build, resolved
+from exhume.errors import InputError, StoreError
+from exhume.options import is_secret
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.server import Server
+from exhume.protocol.summary import Summary
+
+__all__ = ["ServerSetup", "StepClock"]
+
+
+class StepClock:
+    """The time of the step that is being done: of the day, and never earlier than that of the step before.
+
+    Rules that ask for a clock get this one, so that a step done again from the log is the same step.
+    """
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def advance(self) -> float:
+        """Go on to the present, or stay where the clock of the machine has gone back."""
+        self.now = max(self.now, time.time())
+        return self.now
+
+    def __call__(self) -> float:
+        """Return the time of the step."""
+        return self.now
+
+
+@dataclass(frozen=True)
+class ServerSetup:
+    """A server as it is configured: what a store remembers of it, and refuses to differ from.
+
+    Parameters
+    ----------
+    d, c, gamma, grid
+        Those of the ledger.
+    defence
+        The rules; secrets among their options are in no store.
+    public
+        Totals of public rows, for a rule that asks for them.
+    """
+
+    d: int
+    c: int
+    gamma: float
+    grid: float | None = None
+    defence: Config = field(default_factory=Config)
+    public: Summary | None = field(default=None, repr=False, compare=False)
+
+    def ledger(self) -> Ledger:
+        """Return the ledger of nobody's data."""
+        return Ledger.zeros(self.d, self.c, self.gamma, self.grid)
+
+    def server(self, ledger: Ledger, clock: StepClock) -> Server:
+        """Return a server behind these defences, new."""
+        given: dict[str, Any] = {"clock": clock}
+        if self.public is not None:
+            given["public"] = self.public
+        return build(self.defence, ledger, given=given).server(ledger)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return everything that a store of this configuration must agree with, by name."""
+        config = resolved(self.defence)
+        entries = [(f"defence.admission[{i}]", entry) for i, entry in enumerate(config.admission)]
+        entries += [(f"defence.release[{i}]", entry) for i, entry in enumerate(config.release)]
+        if config.accountant is not None:
+            entries.append(("defence.accountant", config.accountant))
+        found: dict[str, Any] = {"d": self.d, "c": self.c, "gamma": self.gamma, "grid": self.grid}
+        for place, entry in entries:
+            found[place] = entry.rule
+            found |= {f"{place}.{name}": value for name, value in entry.options.items() if not is_secret(name)}
+        return {name: json.dumps(value, sort_keys=True, default=str) for name, value in found.items()}
+
+    def check(self, theirs: str) -> None:
+        """Refuse the fingerprint of another configuration by the first name that differs."""
+        try:
+            stored = dict(json.loads(theirs))
+        except ValueError:
+            raise StoreError("the store's configuration cannot be read") from None
+        ours = self.fingerprint()
+        for name in sorted({*ours, *stored}):
+            if ours.get(name) != stored.get(name):
+                kept = stored.get(name, "left out")
+                raise InputError(f"{name} of the configuration", f"{kept}, as in the store", ours.get(name, "nothing"))
