@@ -47,6 +47,10 @@ class Book(Protocol):
         """Take a round whole or not at all, for good: messages, receipts, and that it is finished."""
         ...
 
+    def close(self) -> None:
+        """Let go of what the book holds."""
+        ...
+
 
 def client_name(node: int) -> str:
     """Return the name that a node's id makes: Flower ties the id to the node's key where nodes log in."""
@@ -102,3 +106,6 @@ class MemoryBook:
                 self._taken.setdefault(receipt.client, []).append((number, kind))
         self._rounds = number
         return receipts
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""

@@ -64,7 +64,11 @@ def server_app(setup: Callable[[Context], Setup]) -> ServerApp:
 
     def main(grid: Grid, context: Context) -> None:
         _speak()
-        run(grid, setup(context))
+        made = setup(context)
+        try:
+            run(grid, made)
+        finally:
+            made.book.close()
 
     app.main()(main)
     return app
