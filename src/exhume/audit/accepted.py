@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from exhume.audit.items import Item
+from exhume.audit.items import JudgedAttack
 from exhume.audit.levels import Level, at_least, worst
 from exhume.errors import InputError
 from exhume.options import first_error
@@ -47,7 +47,7 @@ class Risk(BaseModel):
             raise ValueError("a reason in words")
         return value.strip()
 
-    def covers(self, item: Item) -> bool:
+    def covers(self, item: JudgedAttack) -> bool:
         """Whether an item is meant, and no worse than what is accepted."""
         return fnmatchcase(item.name, self.finding) and at_least(self.level, item.level)
 
@@ -62,11 +62,11 @@ class Acceptance:
     idle: tuple[Risk, ...]
     """Risks that cover nothing."""
 
-    def severity(self, items: Sequence[Item]) -> Level:
+    def severity(self, items: Sequence[JudgedAttack]) -> Level:
         """Return the worst level of what is not accepted."""
         return worst(item.level for item in items if item.name not in self.covered)
 
-    def lines(self, items: Sequence[Item]) -> list[str]:
+    def lines(self, items: Sequence[JudgedAttack]) -> list[str]:
         """Return what was accepted and what is left, in words."""
         if not (self.covered or self.expired or self.idle):
             return []
@@ -99,7 +99,7 @@ def read_risks(path: Path) -> tuple[Risk, ...]:
     return tuple(found)
 
 
-def accept(risks: Sequence[Risk], items: Sequence[Item], today: date) -> Acceptance:
+def accept(risks: Sequence[Risk], items: Sequence[JudgedAttack], today: date) -> Acceptance:
     """Cover items by the first risk that is in force; on its last day it still is."""
     current = [risk for risk in risks if risk.expires >= today]
     covered: dict[str, Risk] = {}

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import fisher_exact
 
-from exhume.audit.items import Item, items_in
+from exhume.audit.items import JudgedAttack, items_in
 from exhume.audit.levels import LEVELS, THRESHOLDS
 from exhume.errors import InputError
 
-__all__ = ["Change", "Changes", "Earlier", "compare", "read_earlier"]
+__all__ = ["Changes", "Earlier", "LevelChange", "compare", "read_earlier"]
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Earlier:
 
     file: str
     date: str
-    items: tuple[Item, ...]
+    items: tuple[JudgedAttack, ...]
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """One attack then and now."""
 
-    before: Item
-    after: Item
+    before: JudgedAttack
+    after: JudgedAttack
 
     def __str__(self) -> str:
         text = f"{self.after.name}: {_level(self.before)} to {_level(self.after)}"
@@ -46,11 +46,11 @@ class Changes:
     """What became of every attack."""
 
     since: Earlier
-    worse: tuple[Change, ...]
-    better: tuple[Change, ...]
+    worse: tuple[LevelChange, ...]
+    better: tuple[LevelChange, ...]
     same: int
-    new: tuple[Item, ...]
-    gone: tuple[Item, ...]
+    new: tuple[JudgedAttack, ...]
+    gone: tuple[JudgedAttack, ...]
 
     def lines(self) -> list[str]:
         """Return the comparison in words: the counts, then everything that got worse or is new and found something."""
@@ -75,10 +75,10 @@ def read_earlier(path: Path) -> Earlier:
         raise InputError("compare", "the report.json of an audit", f"'{path}'") from None
 
 
-def compare(earlier: Earlier, items: Sequence[Item]) -> Changes:
+def compare(earlier: Earlier, items: Sequence[JudgedAttack]) -> Changes:
     """Set today's attacks beside those of an earlier report, by name."""
     old, now = {i.name: i for i in earlier.items}, {i.name: i for i in items}
-    both = [Change(old[name], now[name]) for name in now if name in old]
+    both = [LevelChange(old[name], now[name]) for name in now if name in old]
     worse = tuple(c for c in both if _is_worse(c.before, c.after))
     better = tuple(c for c in both if c not in worse and _is_worse(c.after, c.before))
     return Changes(
@@ -91,7 +91,7 @@ def compare(earlier: Earlier, items: Sequence[Item]) -> Changes:
     )
 
 
-def _is_worse(before: Item, after: Item) -> bool:
+def _is_worse(before: JudgedAttack, after: JudgedAttack) -> bool:
     """Whether the level rose or, at the same one, more labels came out than chance explains (Fisher's exact test)."""
     then, now = LEVELS.index(before.level), LEVELS.index(after.level)
     if then != now or before.labels is None or after.labels is None:
@@ -100,5 +100,5 @@ def _is_worse(before: Item, after: Item) -> bool:
     return bool(fisher_exact(table, alternative="greater").pvalue <= THRESHOLDS.label_p)
 
 
-def _level(item: Item) -> str:
+def _level(item: JudgedAttack) -> str:
     return item.level.upper() if item.estimated else "no estimate"

@@ -11,11 +11,11 @@ from exhume.audit.plan import BARE
 from exhume.audit.records import Report
 from exhume.audit.verdict import quantity
 
-__all__ = ["Item", "items_in", "items_of"]
+__all__ = ["JudgedAttack", "items_in", "items_of"]
 
 
 @dataclass(frozen=True)
-class Item:
+class JudgedAttack:
     """One judged attack, by a name that is the same in every run."""
 
     name: str
@@ -37,12 +37,12 @@ class Item:
         return f"{self.name}: {MEANING[self.level]}{more}"
 
 
-def items_of(report: Report) -> list[Item]:
+def items_of(report: Report) -> list[JudgedAttack]:
     """Return the items of a report."""
     return items_in(report.model_dump(mode="json", by_alias=True))
 
 
-def items_in(content: Mapping[str, Any]) -> list[Item]:
+def items_in(content: Mapping[str, Any]) -> list[JudgedAttack]:
     """Return the items of a report as its JSON has them; raises KeyError, TypeError or ValueError for anything else."""
     defence = content.get("defence")
     items = [_finding(f) for f in content["findings"] if defence is None or f["server"] != BARE]
@@ -50,10 +50,10 @@ def items_in(content: Mapping[str, Any]) -> list[Item]:
     return items
 
 
-def _finding(found: Mapping[str, Any]) -> Item:
+def _finding(found: Mapping[str, Any]) -> JudgedAttack:
     server = found["precision"] if found["server"] == BARE else found["server"]
     error = (found["relerr_feature"] or {}).get("median")
-    return Item(
+    return JudgedAttack(
         "/".join(str(part) for part in (found["kind"], found["probe"], server, found["recovery"])),
         _level(found["severity"]),
         found["identified"] > 0,
@@ -63,10 +63,10 @@ def _finding(found: Mapping[str, Any]) -> Item:
     )
 
 
-def _siege(found: Mapping[str, Any]) -> Item:
+def _siege(found: Mapping[str, Any]) -> JudgedAttack:
     said = bool(found["guessed"] or found["replays"])
     name, error = f"attacker/{found['attack']}", found["relerr_feature"]
-    return Item(name, _level(found["level"]), said, found["labels_correct"], int(found["trials"]), error)
+    return JudgedAttack(name, _level(found["level"]), said, found["labels_correct"], int(found["trials"]), error)
 
 
 def _level(name: str) -> Level:

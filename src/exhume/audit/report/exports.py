@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from exhume.audit.accepted import Acceptance
 from exhume.audit.compare import Changes
-from exhume.audit.items import Item
+from exhume.audit.items import JudgedAttack
 from exhume.audit.levels import LEVELS, MEANING, Level, at_least
 from exhume.audit.records import Report
 from exhume.audit.report.folding import fold
@@ -34,7 +34,7 @@ class Exported:
     """A report with what surrounds it: its items, what was accepted, what changed, and from which level on it fails."""
 
     report: Report
-    items: Sequence[Item]
+    items: Sequence[JudgedAttack]
     acceptance: Acceptance
     changes: Changes | None = None
     floor: Level = "aggregate"
@@ -65,7 +65,7 @@ def sarif_text(found: Exported) -> str:
     return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _result(found: Exported, item: Item) -> dict[str, Any]:
+def _result(found: Exported, item: JudgedAttack) -> dict[str, Any]:
     place = {"artifactLocation": {"uri": found.where}, "region": {"startLine": 1}}
     result: dict[str, Any] = {
         "ruleId": f"exhume/{item.level}",
