@@ -70,6 +70,28 @@ class TestFactorisation:
         """Columns of C have no negative product: all entries are positive."""
         assert Factorisation.of(n).encoder(n).min() > 0
 
+    @pytest.mark.extras
+    @pytest.mark.parametrize("n", [2, 17, 1000])
+    def test_jax_privacy_has_the_same_factors_and_the_same_account(self, n):
+        jax = pytest.importorskip("jax", reason="the 'oracle' extra is not installed")
+        toeplitz = pytest.importorskip(
+            "jax_privacy.matrix_factorization.toeplitz", reason="the 'oracle' extra is not installed"
+        )
+        buffered = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
+        f = Factorisation.of(n)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(toeplitz.optimal_max_error_strategy_coefs(n), square_root(n), rtol=1e-12)
+            encoder = np.cumsum(toeplitz.inverse_coef(f.decoder(n)))
+            np.testing.assert_allclose(encoder, f.encoder(n), rtol=1e-10)
+            assert float(toeplitz.sensitivity_squared(f.encoder(n))) == pytest.approx(f.sensitivity**2, rel=1e-10)
+            error = float(np.max(toeplitz.per_query_error(strategy_coef=f.encoder(n))))
+            assert error == pytest.approx(f.largest**2, rel=1e-10)
+            ours = buffered.BufferedToeplitz.build(f.decays, f.weights * f.decays)
+            np.testing.assert_allclose(ours.toeplitz_coefs(n), f.decoder(n), rtol=1e-10)
+            root = toeplitz.optimal_max_error_strategy_coefs(n)
+            best = float(toeplitz.sensitivity_squared(root) * np.max(toeplitz.per_query_error(strategy_coef=root)))
+        assert best * (1 - 1e-12) <= (f.sensitivity * f.largest) ** 2 <= 1.04 * best
+
     def test_a_horizon_of_nothing_is_refused(self):
         with pytest.raises(InputError, match="horizon"):
             Factorisation.of(1)

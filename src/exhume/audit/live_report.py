@@ -5,6 +5,7 @@ from __future__ import annotations
 from exhume._version import __version__
 from exhume.audit.levels import Level
 from exhume.audit.live import audit_live
+from exhume.audit.next_steps import next_steps_live, today
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Report
 from exhume.audit.report import write_report
 from exhume.audit.report.figures import rank_figure
@@ -27,7 +28,8 @@ simulated audit with features like yours measures that."""
 def report_live(target: Target, settings: Settings, name: str, command: str) -> Report:
     """Probe a live target and write the report into ``settings.out``."""
     live = audit_live(target, settings, name)
-    verdict = conclude_live(live)
+    found = conclude_live(live)
+    verdict = found.model_copy(update={"next_steps": next_steps_live(live, found.severity)})
     cell = CellRecord(
         probe=live.probe,
         server=name,
@@ -44,6 +46,7 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
     )
     report = Report(
         version=__version__,
+        date=today(),
         command=command,
         seed=settings.seed,
         settings={"target": name, "probe": live.probe, "scale": live.scale, "seed": settings.seed},

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from exhume.audit.levels import Level
-from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, TrialService
+from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, RemedyRecord, TrialService
 from exhume.records import Number, Record
 
 __all__ = [
@@ -196,6 +196,11 @@ class Verdict(Record):
     severity: Level | None
     """Null where there is no verdict: nothing could be tried, or what was tried could show nothing."""
     text: str
+    guarantee: Number = None
+    """The largest advantage over guessing that the server's own privacy account leaves to any attack whatever, over the
+    audited deletions; null without an account."""
+    next_steps: tuple[str, ...] = ()
+    """What to do now."""
 
 
 class LiveRecord(Record):
@@ -240,6 +245,8 @@ class Report(Record):
 
     schema_name: str = Field(default=SCHEMA, alias="schema", serialization_alias="schema")
     version: str
+    date: str
+    """When it was made: UTC, to the minute."""
     command: str
     seed: int
     settings: dict[str, Any]
@@ -252,5 +259,7 @@ class Report(Record):
     live: LiveRecord | None = None
     defence: DefenceRecord | None = None
     """The operator's own settings, where an audit had some."""
+    remedy: RemedyRecord | None = None
+    """The configuration that the audit proposes, where something came out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from exhume.cli._options import STDOUT, JsonTo, check_file, check_folder, completing, put_json
+from exhume.cli._options import JsonTo, check_file, check_folder, completing, console_for, put_json, say
 from exhume.errors import ExhumeError, InputError
+from exhume.files import write_files
 
 if TYPE_CHECKING:
-    from exhume.audit.records import Report
+    from exhume.audit.accepted import Risk
+    from exhume.audit.compare import Earlier
+    from exhume.audit.records import Report, Verdict
     from exhume.audit.settings import Settings
 
 __all__ = ["audit"]
@@ -105,6 +108,17 @@ def audit(
         Text, typer.Option(help="Exit with 1 at this severity or worse: {levels}.", autocompletion=completing("levels"))
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Home folder of data and features.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="An earlier report.json: say what got worse since.")] = None,
+    accept: Annotated[
+        Path | None, typer.Option(help="TOML file of accepted risks, each with a reason and an expiry date.")
+    ] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Also write SARIF, for code scanning.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML, for pipelines.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write Markdown, for pull requests.")] = None,
+    remedy: Annotated[
+        bool | None,
+        typer.Option(help="Measure the hardened server in the same trials, for 'What to do now'. (default: if cheap)"),
+    ] = None,
     target: Annotated[Text, typer.Option(help="Audit your own live server: package.module:function.")] = None,
     undo: Annotated[
         Path | None, typer.Option(help="With --target: send what an earlier audit could not take back, from its file.")
@@ -127,7 +141,8 @@ def audit(
         "alpha": alpha, "gamma": gamma, "probe": probe, "kind": kind, "precision": precision, "defence": defence,
         "attack": attack, "estimator": estimator, "recovery": recovery, "trials": trials, "responses": responses,
         "scale": scale, "seed": seed, "engine": engine, "jobs": jobs, "out": out, "json": json, "fail-on": fail_on,
-        "home": home, "heads": heads, "delete": delete,
+        "home": home, "heads": heads, "delete": delete, "remedy": remedy, "compare": compare, "accept": accept,
+        "sarif": sarif, "junit": junit, "markdown": markdown,
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}
@@ -145,10 +160,21 @@ def audit(
         _undo(undo, target, operated)
         return
     check_folder("out", settings.out)
-    check_file("json", settings.json_file)
+    for name in ("json", "sarif", "junit", "markdown"):
+        check_file(name, getattr(settings, "json_file" if name == "json" else name))
+    surroundings = _surroundings(settings)
     with stopping():
         report = _live(settings, target, operated) if target is not None else _simulated(settings, fresh)
-        _finish(report, settings)
+        _finish(report, settings, *surroundings)
+
+
+def _surroundings(settings: Settings) -> tuple[Earlier | None, tuple[Risk, ...]]:
+    """Read the earlier report and the accepted risks, before any work."""
+    from exhume.audit.accepted import read_risks
+    from exhume.audit.compare import read_earlier
+
+    earlier = None if settings.compare is None else read_earlier(settings.compare)
+    return earlier, () if settings.accept is None else read_risks(settings.accept)
 
 
 def _simulated(settings: Settings, fresh: bool) -> Report:
@@ -212,28 +238,48 @@ def _live(settings: Settings, target: str, operated: bool) -> Report:
     for action in report.live.actions:
         typer.echo(f"  - {action}", err=True)
     if not report.live.restored:
-        typer.echo(report.verdict.text)
+        _tell(report.verdict)
         raise ExhumeError(f"the head did not come back: relative residual {report.live.residual}")
     if report.live.failed and report.verdict.severity is None:
-        typer.echo(report.verdict.text)
+        _tell(report.verdict)
         raise ExhumeError(f"the target broke down, so there is no verdict: {report.live.reason}")
     if report.live.interrupted:
-        typer.echo(report.verdict.text)
+        _tell(report.verdict)
         raise typer.Exit(130)
     return report
 
 
-def _finish(report: Report, settings: Settings) -> None:
-    from exhume.audit.levels import as_level, at_least
+def _finish(report: Report, settings: Settings, earlier: Earlier | None, risks: tuple[Risk, ...]) -> None:
+    """Write and print what was found, and end with the exit code that it asks for."""
+    from exhume.audit.conclusion import conclusion_of
     from exhume.audit.report import report_text
 
+    done = conclusion_of(report, settings, earlier, risks)
     typer.echo(f"Report: {settings.out / 'report.html'}", err=True)
     put_json(report_text(report), settings.json_file)
-    typer.echo(report.verdict.text, err=settings.json_file == STDOUT)
+    write_files(done.files)
+    _tell(report.verdict, settings.json_file)
+    console = console_for(settings.json_file)
+    for line in done.lines:
+        say(console, line)
     if report.verdict.severity is None:  # a guard must not take this for a clean bill
         raise typer.Exit(2)
-    if settings.fail_on is not None and at_least(report.verdict.severity, as_level(settings.fail_on)):
+    if done.fails:
         raise typer.Exit(1)
+
+
+def _tell(verdict: Verdict, json: str | None = None) -> None:
+    """Print verdict and next steps: folded at words and coloured by level on a terminal, line by line elsewhere."""
+    from exhume.audit.next_steps import TITLE, in_full
+
+    console = console_for(json)
+    lines = in_full(verdict, console.width if console.is_terminal else None).splitlines()
+    tone = {"none": "cyan", "aggregate": "yellow", "replay": "red", None: "yellow"}.get(
+        verdict.severity, "dark_orange3"
+    )
+    for number, line in enumerate(lines):
+        style = f"bold {tone}" if number == 0 else "bold" if line == f"{TITLE}:" else ""
+        say(console, line, style)
 
 
 def _command() -> str:
