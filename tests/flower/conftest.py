@@ -47,6 +47,13 @@ def nodes():
 
 @pytest.fixture
 def apps(nodes):
+    """Nodes that send grams written out: sums of those are NumPy's to the bit."""
+    return {n: client_app(lambda _, rows=rows: Holder(*rows, C, wanted), dense=True) for n, rows in nodes.items()}
+
+
+@pytest.fixture
+def lean_apps(nodes):
+    """Nodes that send few rows as a factor."""
     return {n: client_app(lambda _, rows=rows: Holder(*rows, C, wanted)) for n, rows in nodes.items()}
 
 

@@ -20,7 +20,7 @@ from tests.flower.conftest import C, D, FaultyGrid, numpy_totals
 
 pytestmark = pytest.mark.flower
 
-QUICK = Clock(timeout=0.05, pause=0.01)
+QUICK = Clock(timeout=0.05, pause=0.01, patience=0.05)
 
 
 def same_bits(book, totals):
@@ -34,6 +34,17 @@ def test_rounds_give_what_numpy_gives(apps, nodes, book):
     assert book.server.counts.submissions == 5  # one logical submission a round, whatever number of messages
     assert book.server.counts.broadcasts == 5
     assert same_bits(book, numpy_totals(nodes, 5))
+
+
+def test_factors_give_the_same_up_to_roundoff_in_fewer_bytes(apps, lean_apps, nodes, book):
+    dense, lean = LocalGrid(apps), LocalGrid(lean_apps)
+    other = MemoryBook(Server(Ledger.zeros(D, C, gamma=1e-2)))
+    run(dense, Setup(book, rounds=5, nodes=4))
+    run(lean, Setup(other, rounds=5, nodes=4))
+    ours, theirs = book.server.ledger.summary.gram, other.server.ledger.summary.gram
+    # Each entry is a sum of at most 5 rounds x 4 nodes x 4 rows of products below the largest diagonal entry.
+    assert np.abs(ours - theirs).max() <= 80 * 2 * np.finfo(float).eps * np.abs(np.diag(ours)).max()
+    assert all(lean.received[n] < dense.received[n] for n in nodes)
 
 
 def lied(records):

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.decode import available
+from exhume.data import load_features
+from exhume.decode import Decoder, Learnt, available
 from exhume.errors import DataError
 from exhume.jobs.store import Store
+from exhume.paper import latent_diffusion
 from exhume.paper.cells import Split, dealt
 from exhume.paper.decoding import COLUMNS, Scene, packed, pictures_of, victims
 from exhume.paper.execute import execute
@@ -65,6 +67,59 @@ def test_every_row_has_its_records_and_its_nulls(results, mark, tmp_path: Path) 
     for file in ("a.svg", "a.png"):
         TABLE.draw([STUDY, STUDY], results, tmp_path / file)
     assert (tmp_path / "a.svg").stat().st_size < 300_000 and (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+class Noise(Decoder):
+    """Draws noise, whatever it is told: what a model that has learnt nothing does."""
+
+    name = "noise"
+
+    def _fit(self, rows, seed, tick):
+        return Learnt({}, 0.0)
+
+    def _decode(self, features, labels, generator):
+        return generator.random((len(features), 64))
+
+
+def test_samples_of_a_public_model_and_their_mean_stand_beside_public_nulls(monkeypatch, tmp_path: Path) -> None:
+    public = load_features("digits", "random-relu", dim=64, images=True)
+    model = Noise().fit(public.train_features, public.images.train_images)
+    weights = tmp_path / "decoders" / "diffusion-tinyimagenet-random-relu.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"a model")
+    study = replace(STUDY, source=replace(STUDY.source, home=str(tmp_path)))
+    monkeypatch.setattr(latent_diffusion, "_public_rows", lambda *_: public)
+    monkeypatch.setattr(latent_diffusion, "_model", lambda *_: model)
+    latent_diffusion._public.cache_clear()
+    (table,) = latent_diffusion.TABLES
+    (job,) = table.jobs(study)
+    # Run here and now: a worker would not see the stand-ins.
+    found = {job: job.run()}
+    latent_diffusion._public.cache_clear()
+    rows = {row.name: row for row in table.rows([study], found)}
+    assert all(row.trials == 30 for row in rows.values()) and len(rows) == 7
+    assert str(rows["one sample, float64"].cells["beats its nulls by"]) == "nothing: shows nothing"
+    assert (
+        rows["one sample, float64"].cells["PSNR, dB"].mean < rows["mean of 8 samples, float64"].cells["PSNR, dB"].mean
+    )
+    draws = [np.random.default_rng(seed).random((30, 8, 8)) for seed in range(8)]
+    assert np.array_equal(pictures_of(found[job]["many"]["pictures"]), pictures_of(packed(np.mean(draws, axis=0)[:10])))
+    # The public pictures of this test hold the records themselves: retrieval must find every one.
+    retrieved = rows["null: retrieval from public images (another picture)"]
+    assert retrieved.cells["re-identified, pixels"] == Count(30, 30)
+    assert [name for name in rows if name.startswith("null: ")] == list(rows)[-3:]
+    table.draw([study], found, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_model_that_changed_since_the_work_was_planned_is_refused(tmp_path: Path) -> None:
+    source = replace(STUDY.source, home=str(tmp_path))
+    with pytest.raises(DataError, match="is not the file with SHA-256 aaaa that this work was planned with"):
+        latent_diffusion._model(source, "aaaa")
+    (tmp_path / "decoders").mkdir()
+    latent_diffusion.weights_file(tmp_path, source.encoder).write_bytes(b"another model")
+    with pytest.raises(DataError, match="is not the file with SHA-256 aaaa that this work was planned with"):
+        latent_diffusion._model(source, "aaaa")
 
 
 def test_what_beats_no_null_shows_nothing() -> None:

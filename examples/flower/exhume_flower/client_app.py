@@ -1,27 +1,24 @@
-"""A node: it adds its rows round by round, has some deleted when asked, and evaluates every head."""
+"""A node: it adds its rows round by round, has some deleted when asked, and evaluates every head.
+
+With a ``mailbox`` in its node configuration it is a malicious one, which sends what an attacker leaves there.
+"""
 
 from flwr.app import Context
 
-from exhume.flower.client import Holder, client_app
-from exhume.flower.server import setting
-from exhume_flower.task import loaded, partition, wanted
+from exhume.flower.client import Holder, Party, client_app
+from exhume.flower.target import Mailbox, Mole
+from exhume_flower.task import Task
 
 
-def holder(context: Context) -> Holder:
-    """Return the party behind this node."""
-    found = loaded(context)
-    partitions, rounds, unlearn, seed = (
-        setting(context, name, default)
-        for name, default in (("partitions", 4), ("rounds", 4), ("unlearn-round", 4), ("seed", 0))
-    )
-    rows = partition(found, int(context.node_config["partition-id"]), partitions, seed)
-    return Holder(
-        found.train_features[rows],
-        found.train_labels[rows],
-        found.classes,
-        lambda number: wanted(number, rounds, unlearn),
-        test=(found.test_features, found.test_labels),
-    )
+def party(context: Context) -> Party:
+    """Return who is behind this node."""
+    if "mailbox" in context.node_config:
+        return Mole(Mailbox(str(context.node_config["mailbox"])))
+    task, number = Task.of(context), int(context.node_config["partition-id"])
+    found, rows = task.features(), task.partition(number)
+    test = found.test_features, found.test_labels
+    own = found.train_features[rows], found.train_labels[rows]
+    return Holder(*own, found.classes, lambda round_: task.wanted(number, round_), test=test)
 
 
-app = client_app(holder)
+app = client_app(party)

@@ -2,24 +2,24 @@
 
 from flwr.app import Context
 
-import exhume as ex
-from exhume.flower.book import MemoryBook
+from exhume.flower.durable import StoreBook, operator_key
 from exhume.flower.rounds import Clock
 from exhume.flower.server import Setup, server_app, setting
-from exhume_flower.task import loaded
+from exhume.store import ServerSetup
+from exhume_flower.task import Task
 
 
 def setup(context: Context) -> Setup:
-    """Return what the run's configuration asks for."""
-    found = loaded(context)
+    """Return what the run's configuration asks for. A run that finds its store goes on from there."""
+    task = Task.of(context)
+    found = task.features()
     gamma, grid = setting(context, "gamma", 1e-3), setting(context, "grid", 0.0)
-    server = ex.Server(ex.Ledger.zeros(found.dim, found.classes, gamma, grid or None))
-    unlearn = setting(context, "unlearn-round", 0)
+    server = ServerSetup(found.dim, found.classes, gamma, grid or None)
     return Setup(
-        MemoryBook(server),
+        StoreBook.open(setting(context, "store", ""), server, operator_key(setting(context, "key", ""))),
         rounds=setting(context, "rounds", 4),
         nodes=setting(context, "nodes", 4),
-        unlearn=frozenset({unlearn} if unlearn else ()),
+        unlearn=frozenset({task.unlearn_round} if task.unlearn_round else ()),
         clock=Clock(setting(context, "timeout", 60.0)),
     )
 

@@ -25,7 +25,7 @@ from exhume.simulate.federation import Carrier, Federation
 from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
 
-__all__ = ["Deletion", "Facing", "Plan", "Unit", "prepare"]
+__all__ = ["Deletion", "Facing", "Plan", "Unit", "dealt_out", "prepare"]
 
 MOST_SIEGED = 20
 """Deletions that an adaptive attacker faces, at most."""
@@ -206,10 +206,11 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     if settings.defence is None:
         return Plan(settings, found, scenario, usable)
     config = resolve(settings.defence, scenario.d, len(scenario.features), scenario)
-    return Plan(settings, found, scenario, usable, config, _dealt(settings, found))
+    return Plan(settings, found, scenario, usable, config, dealt_out(settings, found))
 
 
-def _dealt(settings: Settings, found: FeatureSet) -> Scenario | None:
+def dealt_out(settings: Settings, found: FeatureSet) -> Scenario | None:
+    """Return the rows dealt out for attackers that know the settings; None where there are too few."""
     train = (found.train_features, found.train_labels)
     test = (found.test_features, found.test_labels)
     try:

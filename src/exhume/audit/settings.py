@@ -19,7 +19,18 @@ from exhume.options import first_error
 from exhume.protocol.head import significant_bits
 from exhume.simulate import attackers
 
-__all__ = ["DEFAULT_DIM", "KINDS", "Settings", "from_toml", "make_settings"]
+__all__ = [
+    "ASIDE",
+    "BARE",
+    "DEFAULT_DIM",
+    "FIELDS",
+    "GIVEN",
+    "KINDS",
+    "WORSE",
+    "Settings",
+    "from_toml",
+    "make_settings",
+]
 
 KINDS = ("record", "class", "client")
 """What can be deleted."""
@@ -29,6 +40,15 @@ BARE = ("float64",)
 
 DEFAULT_DIM = 128
 """Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
+
+GIVEN = "given"
+"""Stands for a file of features where they were given in Python."""
+
+WORSE = "worse"
+"""What ``fail-on`` is where anything that got worse than in an earlier report counts."""
+
+ASIDE = frozenset({"compare", "accept", "sarif", "junit", "markdown", "json_file", "fail_on", "remedy", "jobs"})
+"""Settings that change no number."""
 
 OLD = {"heads": "precision", "delete": "kind"}
 """Names of settings that an earlier version had."""
@@ -68,6 +88,15 @@ class Settings(BaseModel):
     """Where the findings go as JSON as well; ``-`` is standard output."""
     fail_on: str | None = None
     home: Path | None = None
+    compare: Path | None = None
+    """An earlier report.json: what got worse is said."""
+    accept: Path | None = None
+    """Accepted risks, each with a reason and a day on which it expires."""
+    sarif: Path | None = None
+    junit: Path | None = None
+    markdown: Path | None = None
+    remedy: bool | None = None
+    """Whether to measure the configuration that the audit proposes; None does where that is cheap."""
 
     @field_validator("probe", "kind", "precision", "recovery", "attack", mode="before")
     @classmethod
@@ -81,7 +110,10 @@ class Settings(BaseModel):
             raise ValueError("a list with at least one name")
         return tuple(dict.fromkeys(names))
 
-    @field_validator("features", "labels", "out", "json_file", "home", "defence", mode="before")
+    @field_validator(
+        "features", "labels", "out", "json_file", "home", "defence", "compare", "accept", "sarif", "junit", "markdown",
+        mode="before",
+    )  # fmt: skip
     @classmethod
     def _named(cls, value: Any) -> Any:
         """Refuse a path without a name: it would mean this folder."""
@@ -176,7 +208,10 @@ def _checked(settings: Settings) -> Settings:
             significant_bits(precision)
         except InputError as error:
             raise InputError("precision", error.allowed, error.got) from None
-    if settings.fail_on is not None:
+    if settings.fail_on == WORSE:
+        if settings.compare is None:
+            raise InputError("fail-on", f"a level; '{WORSE}' only together with --compare", WORSE)
+    elif settings.fail_on is not None:
         as_level(settings.fail_on)
     if settings.engine not in ENGINES:
         raise unknown_name("engine", settings.engine, ENGINES)

@@ -137,9 +137,9 @@ def put_json(text: str, target: str | None) -> None:
         write_files({Path(target): text})
 
 
-def say(console: Console, text: str) -> None:
-    """Print a sentence as it is: no markup, no colours, no folding of paths."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence as it is: no markup, no colours but a style, no folding of paths."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False, style=style or None)
 
 
 def console_for(target: str | None = None) -> Console:

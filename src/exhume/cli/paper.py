@@ -106,7 +106,7 @@ def run(
     from exhume.paper.registry import by_names, runnable
     from exhume.paper.render import Page, console_table
     from exhume.paper.render import as_json as rendered
-    from exhume.paper.renew import renewed_comparisons, renewed_page
+    from exhume.paper.renew import agreeing_page, renewed_comparisons, renewed_page
     from exhume.paper.study import FULL, QUICK, Study
 
     by_names(listed(names))
@@ -144,8 +144,13 @@ def run(
         made.write(text, out)
     else:
         old, renewed = before[0], [table.name for table in tables]
-        made.write(text, out, edit=lambda fresh: renewed_page(old, fresh, renewed, made.command))
         cells = renewed_comparisons(before[1], cells)
+        everything = [cell for found in cells.values() for cell in found]
+
+        def edited(fresh: str) -> str:
+            return agreeing_page(renewed_page(old, fresh, renewed, made.command), everything)
+
+        made.write(text, out, edit=edited)
     put_json(rendered(cells), str(out / "results.json"))
     put_json(rendered(cells), as_json)
     console.print(_verdict([cell for found in cells.values() for cell in found]), soft_wrap=True, highlight=False)
@@ -156,24 +161,28 @@ def run(
 def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
     """Compare the last results with the published ones, cell by cell."""
     from exhume.errors import DataError
-    from exhume.paper.render import read_comparisons
+    from exhume.paper.comparisons import tallied
+    from exhume.paper.render import TALLY_COLUMNS, read_comparisons
 
     check_file("json", as_json)
     path = out / "results.json" if out.suffix != ".json" else out
     if not path.is_file():
         raise DataError(f"{path} does not exist: run `exhume paper run all` first")
-    found = read_comparisons(path)
-    put_json(json_text([{"gap": cell.gap, **cell.plain()} for cell in found if cell.comparable]), as_json)
-    shown = RichTable(
-        "table", "data", "row", "column", "measured", "published", "log10 gap", box=None, header_style="bold"
-    )
+    found = [cell for cell in read_comparisons(path) if cell.comparable]
+    judged = [{"kind": cell.kind, "agrees": cell.agrees, "gap": cell.gap, **cell.plain()} for cell in found]
+    put_json(json_text(judged), as_json)
+    titles = ("table", "data", "row", "column", "measured", "published", "kind", "agrees", "log10 gap")
+    shown = RichTable(*titles, box=None, header_style="bold")
     for cell in found:
-        if cell.comparable:
-            gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
-            place = (cell.table, cell.data, cell.row, cell.column)
-            shown.add_row(*place, str(cell.measured), str(cell.published), gap)
+        gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
+        place = (cell.table, cell.data, cell.row, cell.column, str(cell.measured), str(cell.published))
+        shown.add_row(*place, cell.kind, "yes" if cell.agrees else "no", gap)
     console = console_for(as_json)
     console.print(shown)
+    summary = RichTable(*TALLY_COLUMNS, box=None, header_style="bold")
+    for tally in tallied(found):
+        summary.add_row(*tally.line())
+    console.print(summary)
     console.print(_verdict(found), soft_wrap=True, highlight=False)
 
 
@@ -190,17 +199,14 @@ def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
 
 def _verdict(found: list[Comparison]) -> str:
     """Say in one sentence how far the results agree."""
-    from exhume.paper.comparisons import differences
+    from exhume.paper.comparisons import differences, tallied
+    from exhume.paper.render import sentence
 
-    comparable = [cell for cell in found if cell.comparable]
-    gaps = differences(found)
-    unexplained = [gap for gap in gaps if gap.reason is None]
-    if not comparable:
+    tallies = tallied(found)
+    if not tallies:
         return "No cell is compared number by number: the encoder is not the paper's."
-    return (
-        f"{len(comparable) - len(gaps)} of {len(comparable)} comparable cells agree with the paper; "
-        f"{len(gaps)} differ, {len(unexplained)} of them without a written reason."
-    )
+    unexplained = [gap for gap in differences(found) if gap.reason is None]
+    return f"{sentence(tallies)[:-1]}, {len(unexplained)} of them without a written reason."
 
 
 def _command(context: typer.Context) -> str:

@@ -72,13 +72,23 @@ class Party(Protocol):
         ...
 
 
-def client_app(party: Callable[[Context], Party]) -> ClientApp:
-    """Return a ClientApp: ``train`` and ``query.unlearn`` answer with an update, ``evaluate`` hears the head."""
+def client_app(party: Callable[[Context], Party], *, dense: bool = False) -> ClientApp:
+    """Return a ClientApp: ``train`` and ``query.unlearn`` answer with an update, ``evaluate`` hears the head.
+
+    Parameters
+    ----------
+    party
+        Makes who is behind the node, for every message anew.
+    dense
+        Whether grams are always sent written out. A bit-exact server gets them so in any case.
+    """
     app = ClientApp()
 
     def contribute(message: Message, context: Context) -> Message:
         turn = Turn.read(message.content)
-        return Message(update_records(party(context).contribute(turn), turn.number), reply_to=message)
+        made = party(context).contribute(turn)
+        written = update_records(made, turn.number, dense=dense or turn.grid is not None)
+        return Message(written, reply_to=message)
 
     def evaluate(message: Message, context: Context) -> Message:
         measured = dict(party(context).hear(news_of(message.content)))

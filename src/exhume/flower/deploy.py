@@ -61,12 +61,13 @@ class Deployment:
         """Make certificates, node keys and Flower's configuration."""
         if not self.nodes:
             raise InputError("nodes", "at least one", "none")
+        self.folder = self.folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or free_port()
+        self.port = self.port or _free_port()
         write_certificate(self.folder, HOST)
         for k in range(len(self.nodes)):
             write_key(self.folder / f"node{k}")
-            self._ports[k] = free_port()
+            self._ports[k] = _free_port()
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
         root = json.dumps(str((self.folder / "ca.pem").resolve()))
@@ -143,7 +144,7 @@ class Deployment:
         runs = _json(self.flwr("list", CONNECTION, "--run-id", str(run), "--format", "json"))["runs"]
         return str(runs[0]["status"])
 
-    def wait(self, run: int, timeout: float, pause: float = 1.0) -> str:
+    def wait(self, run: int, timeout: float, pause: float = 3.0) -> str:
         """Wait until a run has ended, starting nodes again that end meanwhile; returns its last status."""
         end = time.monotonic() + timeout
         while (status := self.status(run)) not in _ENDED:
@@ -183,7 +184,13 @@ class Deployment:
         self._logs.append(log)
         # A session of its own: its children end with it.
         self.processes[name] = subprocess.Popen(
-            command, env=self.env(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env=self.env(),
+            cwd=self.folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
 
@@ -204,7 +211,7 @@ def deployed(
         made.stop()
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))

@@ -116,7 +116,7 @@ class _Nodes:
 
     def _app(self, name: str) -> ClientApp:
         party = _Courier(self, name)
-        return client_app(lambda _: party)
+        return client_app(lambda _: party, dense=True)  # bitwise what a call would bring
 
     def book(self, server: FlowerServer) -> MemoryBook:
         """Return the book of this server's rounds."""

@@ -147,8 +147,12 @@ def news_of(records: RecordDict, *, d: int | None = None, c: int | None = None) 
     return News(whole(told, "round"), head, bool(told.get("taken")), refused or None)
 
 
-def update_records(update: Update | None, number: int) -> RecordDict:
-    """Write a node's answer to a turn: its update, or that it changes nothing. A side of zeros is left out."""
+def update_records(update: Update | None, number: int, *, dense: bool = False) -> RecordDict:
+    """Write a node's answer to a turn: its update, or that it changes nothing. A side of zeros is left out.
+
+    A gram of few rows goes as its factor, unless it is to be ``dense``: the factor's product is the gram up to
+    roundoff, which a bit-exact ledger does not take.
+    """
     told: dict[str, Any] = {"version": VERSION, "kind": "update", "round": number, "change": update is not None}
     if update is None:
         return RecordDict({ABOUT: ConfigRecord(told)})
@@ -157,7 +161,7 @@ def update_records(update: Update | None, number: int) -> RecordDict:
     for side in _SIDES:
         summary = getattr(update, side)
         if not summary.is_zero:
-            arrays |= {f"{side}.gram": summary.gram, f"{side}.moment": summary.moment}
+            arrays |= _matrices(side, summary, dense)
     if isinstance(update, Message):
         told |= {"counter": update.counter, "tag": update.tag}
         for side, rows in _ROWS.items():
@@ -170,7 +174,16 @@ def update_records(update: Update | None, number: int) -> RecordDict:
     return RecordDict({ABOUT: ConfigRecord(told), _UPDATE: ArrayRecord(packed)})
 
 
-_PARTS = ("gram", "moment", "features", "labels", "counts")
+def _matrices(side: str, summary: Summary, dense: bool) -> dict[str, NDArray[Any]]:
+    named = {f"{side}.moment": summary.moment}
+    if dense or summary.factor is None or summary.signs is None:
+        return named | {f"{side}.gram": summary.gram}
+    named[f"{side}.factor"] = summary.factor
+    return named if summary.is_square else named | {f"{side}.signs": summary.signs}
+
+
+_SUMS = ("gram", "factor", "signs", "moment")
+_ATTACHED = ("features", "labels", "counts")
 
 
 def update_of(records: RecordDict, number: int, *, d: int, c: int) -> Update | None:
@@ -182,7 +195,7 @@ def update_of(records: RecordDict, number: int, *, d: int, c: int) -> Update | N
         raise WireError("change", "whether there is one", repr(told.get("change")))
     if not told["change"]:
         return None
-    arrays = _arrays(records, _UPDATE, {f"{side}.{part}" for side in _SIDES for part in _PARTS}, set())
+    arrays = _arrays(records, _UPDATE, {f"{side}.{part}" for side in _SIDES for part in (*_SUMS, *_ATTACHED)}, set())
     try:
         add, delete = (_summary(arrays, side, d, c) for side in _SIDES)
         pairs = whole(told, "pairs", 1)
@@ -204,18 +217,18 @@ def _arrays(records: RecordDict, name: str, known: set[str], needed: set[str]) -
 
 
 def _summary(arrays: ArrayRecord, side: str, d: int, c: int) -> Summary:
-    names = (f"{side}.gram", f"{side}.moment")
-    present = [name in arrays for name in names]
-    if not any(present):
+    present = {part for part in _SUMS if f"{side}.{part}" in arrays}
+    if not present:
         return Summary.zeros(d, c)
-    if not all(present):
-        raise WireError(side, "a gram with its moment", "one of the two")
-    gram, moment = (
-        as_array(arrays[name], name, "<f8", shape) for name, shape in zip(names, ((d, d), (d, c)), strict=True)
-    )
-    for matrix in (gram, moment):
+    if present not in ({"gram", "moment"}, {"factor", "moment"}, {"factor", "signs", "moment"}):
+        raise WireError(side, "a gram or its factor, with the moment", ", ".join(sorted(present)))
+    shapes = {"gram": (d, d), "factor": (None, d), "signs": (None,), "moment": (d, c)}
+    found = {part: as_array(arrays[f"{side}.{part}"], f"{side}.{part}", "<f8", shapes[part]) for part in present}
+    for matrix in found.values():
         matrix.flags.writeable = False  # ours alone: the summary need not copy it again
-    return Summary(gram, moment)
+    if "gram" in found:
+        return Summary(found["gram"], found["moment"])
+    return Summary.factored(found["factor"], found["moment"], found.get("signs"))
 
 
 def _attached(told: Mapping[str, Any], arrays: ArrayRecord, d: int, c: int) -> dict[str, Any]:
@@ -224,7 +237,7 @@ def _attached(told: Mapping[str, Any], arrays: ArrayRecord, d: int, c: int) -> d
         raise WireError("tag", "bytes", type(tag).__name__)
     found: dict[str, Any] = {"counter": whole(told, "counter"), "tag": tag}
     for side, rows in _ROWS.items():
-        features, labels, counts = (arrays.get(f"{side}.{part}") for part in _PARTS[2:])
+        features, labels, counts = (arrays.get(f"{side}.{part}") for part in _ATTACHED)
         if (features is None) != (labels is None):
             raise WireError(side, "features with their labels", "one of the two")
         if features is not None and labels is not None:

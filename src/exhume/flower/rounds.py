@@ -54,14 +54,19 @@ class RoundFailedError(ExhumeError):
 
 @dataclass(frozen=True)
 class Clock:
-    """How long a round waits for nodes, and how often it looks."""
+    """How long a round waits for nodes, and how often it looks, in seconds."""
 
     timeout: float = 60.0
+    """For answers."""
     pause: float = 0.2
+    """Between two looks."""
+    patience: float = 180.0
+    """For nodes that are not there: Flower refuses one that starts again for about a minute."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.timeout < float("inf"):
-            raise InputError("timeout", "a finite number of seconds above 0", self.timeout)
+        for name in ("timeout", "pause", "patience"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(name, "a finite number of seconds above 0", getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -143,10 +148,10 @@ class Postmaster:
 
     def gather(self, least: int) -> list[int]:
         """Wait until so many nodes are there."""
-        end = time.monotonic() + self.clock.timeout
+        end = time.monotonic() + self.clock.patience
         while len(found := self.nodes()) < least:
             if time.monotonic() > end:
-                raise RoundFailedError(f"{least} nodes must be there; got {len(found)} in {self.clock.timeout:g} s")
+                raise RoundFailedError(f"{least} nodes must be there; got {len(found)} in {self.clock.patience:g} s")
             time.sleep(self.clock.pause)
         return found
 

@@ -3,7 +3,7 @@
 The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18`) has seen TinyImageNet and its
 features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200 records
 of other clients (rank-one recovery, IID partition). A sample is one plausible picture, not the record's; the mean of
-four samples keeps what they share. Beside them stand what the same public images give without diffusion (their mean,
+eight samples keeps what they share. Beside them stand what the same public images give without diffusion (their mean,
 ridge regression to pixels on the first 5,000, and retrieval: the public picture with the nearest feature) and the mean
 picture of the recovered label, of the attacker's own rows. For MNIST colour pictures are averaged to grey and reduced
 to 28 pixels. A row beats its nulls by a measure if a one-sided sign test on paired records says so at 1% against each
@@ -49,12 +49,12 @@ from exhume.paper.work import Job, Result
 __all__ = ["PUBLIC", "TABLES", "PublicDecoding", "weights_file"]
 
 PUBLIC = "tinyimagenet"
-SAMPLES = 4
+SAMPLES = 8
 RIDGE_ROWS = 5_000
 NAMES = {
-    "mean": "mean public picture",
-    "class-mean": "class mean of the recovered label (own rows)",
-    "retrieval": "retrieval from public images",
+    "mean": "null: mean public picture",
+    "class-mean": "null: class mean of the recovered label (own rows)",
+    "retrieval": "null: retrieval from public images (another picture)",
     "ridge": "ridge, public images",
     "one": "one sample, float64",
     "one32": "one sample, float32",
