@@ -16,7 +16,7 @@ from exhume.numerics import Matrix
 from exhume.protocol._checks import extent
 from exhume.protocol.drift import Drift, Lost
 from exhume.protocol.grid import as_grid, check_on_grid, check_room, rows_left
-from exhume.protocol.low_rank import SHARE, Pending
+from exhume.protocol.low_rank import SHARE, PendingRows
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["LARGEST", "SOLVERS", "Ledger"]
@@ -85,7 +85,7 @@ class Ledger:
         self._factor: Matrix = np.empty_like(self._gram)
         self._factored = False
         self._lost = lost if lost is not None else Lost()
-        self._pending = None if solver == "direct" else Pending.nothing(self.d)
+        self._pending = None if solver == "direct" else PendingRows.nothing(self.d)
         self._weights: Matrix | None = None
         self._size = 0.0
         self._factorisations = 0
@@ -314,7 +314,7 @@ class Ledger:
         self._refactor()
         self._spare, self._gram = self._gram, gram
         if self._pending is not None:
-            self._pending = Pending.nothing(self.d)
+            self._pending = PendingRows.nothing(self.d)
             self._size = self.size()
 
     def _trace(self) -> float:

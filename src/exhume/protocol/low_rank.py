@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrs
 from exhume.numerics import Matrix
 from exhume.protocol.summary import Summary
 
-__all__ = ["BACKWARD", "SHARE", "Followed", "Pending"]
+__all__ = ["BACKWARD", "SHARE", "FollowedHead", "PendingRows"]
 
 BACKWARD = 2.0**-52
 """Largest backward error of a head that follows: ``|G - A W| <= BACKWARD (|A| |W| + |G|)`` in Frobenius norms."""
@@ -41,7 +41,7 @@ _IN_SPAN = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
-class Pending:
+class PendingRows:
     """Changes of the gram since it was factored. Immutable."""
 
     rows: Matrix
@@ -56,7 +56,7 @@ class Pending:
     """The squared lengths of the rows that were taken away: by no more can a norm have fallen."""
 
     @classmethod
-    def nothing(cls, d: int) -> Pending:
+    def nothing(cls, d: int) -> PendingRows:
         """Return no change."""
         return cls(np.zeros((0, d)), np.zeros(0), np.zeros((d, 0)), np.zeros((0, 0)))
 
@@ -74,7 +74,7 @@ class Pending:
         """Return what the changes add to ``S right``."""
         return np.asarray(self.rows.T @ (self.signs[:, None] * (self.rows @ right)))
 
-    def joined(self, lower: Matrix, rows: Matrix, signs: Matrix) -> Pending | None:
+    def joined(self, lower: Matrix, rows: Matrix, signs: Matrix) -> PendingRows | None:
         """Return the changes with one more, or None where it may leave no positive definite matrix."""
         solved = self.solve(lower, np.asfortranarray(rows.T))
         inner = rows @ solved
@@ -87,7 +87,7 @@ class Pending:
         old, new, squares = self.rank, len(rows), np.einsum("ij,ij->i", rows, rows)
         middle = np.zeros((old + new, old + new))
         middle[:old, :old], middle[old:, old:] = self.middle, np.linalg.inv(turned)
-        return Pending(
+        return PendingRows(
             np.concatenate([self.rows, rows]),
             np.concatenate([self.signs, signs]),
             np.concatenate([self.solved, solved], axis=1),
@@ -107,18 +107,18 @@ class Pending:
 
     def followed(
         self, lower: Matrix, product: Callable[[Matrix], Matrix], head: Matrix, net: Summary, moment: Matrix
-    ) -> Followed | None:
+    ) -> FollowedHead | None:
         """Return the head after one more change, not yet tested; None where it may leave no positive definite matrix.
 
         ``product`` multiplies with the matrix that was factored, ``moment`` is that after the change.
         """
-        pending: Pending | None = self
+        pending: PendingRows | None = self
         if net.factor is not None and net.signs is not None and not net.gram_is_zero:
             pending = self.joined(lower, net.factor, net.signs)
         if pending is None:
             return None
         weights = pending._moved(lower, head, net.moment, pending.rank - self.rank)
-        return Followed(pending, lower, product, weights, moment)
+        return FollowedHead(pending, lower, product, weights, moment)
 
     def _moved(self, lower: Matrix, head: Matrix, change: Matrix, last: int) -> Matrix:
         """Return the head after the last ``last`` rows, from the head before them and the change of the moment."""
@@ -133,16 +133,16 @@ class Pending:
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class FollowedHead:
     """A head that followed a change, and the equation that it must solve."""
 
-    pending: Pending
+    pending: PendingRows
     lower: Matrix
     product: Callable[[Matrix], Matrix]
     weights: Matrix
     moment: Matrix
 
-    def within(self, size: float) -> tuple[Pending, Matrix] | None:
+    def within(self, size: float) -> tuple[PendingRows, Matrix] | None:
         """Return what is pending now and the head, refined once if need be; None if it stays above `BACKWARD`.
 
         ``size`` is a number no larger than the Frobenius norm of A.
