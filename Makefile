@@ -9,7 +9,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help audit test test-all lint bench mutants paper docs clean
+.PHONY: help audit serve test test-all lint bench mutants paper docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve, postgresql and docs"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs]'
+	@echo "Installing the extras vision, decode, serve, postgresql, docs and oracle"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base
@@ -39,8 +39,16 @@ $(VENV)/.docs: $(VENV)/.base
 	@$(PIP_INSTALL) -e '.[docs]'
 	@touch $@
 
+$(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Exhume with the extra serve"
+	@$(PIP_INSTALL) -e '.[serve]'
+	@touch $@ $(VENV)/.base
+
 audit: $(VENV)/.base  ## Audit the paper's server on the bundled digits; writes exhume-report/
 	@$(BIN)/exhume audit
+
+serve: $(VENV)/.serve  ## Serve the bundled digits with simulated clients and a dashboard, until Ctrl-C
+	@$(BIN)/exhume serve --demo
 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
 	@$(BIN)/python -m pytest -n 2

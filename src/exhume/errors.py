@@ -25,6 +25,7 @@ __all__ = [
     "SingularStateError",
     "StaleServerError",
     "StoreError",
+    "UnsettledError",
     "WireError",
     "WorkerDiedError",
     "shown",
@@ -121,6 +122,20 @@ class RefusedError(ExhumeError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.reason, self.rule)
+
+
+class UnsettledError(ConnectionError):
+    """An answer that never came: whether the message counts is not known. `key`, if there is one, asks later.
+
+    It is a breakdown of what was talked to, not an error of Exhume's own.
+    """
+
+    def __init__(self, reason: str, key: str | None = None) -> None:
+        self.reason, self.key = reason, key
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.reason, self.key)
 
 
 class AttackError(ExhumeError):

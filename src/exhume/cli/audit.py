@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,8 +27,10 @@ from exhume.files import write_files
 if TYPE_CHECKING:
     from exhume.audit.accepted import Risk
     from exhume.audit.compare import Earlier
+    from exhume.audit.live_deletion import Owner
     from exhume.audit.records import Report, Verdict
     from exhume.audit.settings import Settings
+    from exhume.protocol.target import Target
 
 __all__ = ["audit"]
 
@@ -135,7 +138,22 @@ def audit(
         bool | None,
         typer.Option(help="Measure the hardened server in the same trials, for 'What to do now'. (default: if cheap)"),
     ] = None,
-    target: Annotated[Text, typer.Option(help="Audit your own live server: package.module:function.")] = None,
+    target: Annotated[
+        Text, typer.Option(help="Audit your own live server: package.module:function, or the address of a service.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="With an address: the file of the client's token that the audit plays.")
+    ] = None,
+    owner_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="With an address: a second client's token. It adds the first row of --features and deletes it, and "
+            "the audit measures what comes out."
+        ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="With an address: the certificate of the authority that signed the service's.")
+    ] = None,
     undo: Annotated[
         Path | None, typer.Option(help="With --target: send what an earlier audit could not take back, from its file.")
     ] = None,
@@ -172,15 +190,17 @@ def audit(
     if explain:
         typer.echo(threat_model(settings))
         return
+    tokens = _Tokens(token_file, owner_token_file, ca_file)
+    tokens.check(target, settings)
     if undo is not None:
-        _undo(undo, target, operated)
+        _undo(undo, target, operated, tokens)
         return
     check_folder("out", settings.out)
     for name in ("json", "sarif", "junit", "markdown"):
         check_file(name, getattr(settings, "json_file" if name == "json" else name))
     surroundings = _surroundings(settings)
     with stopping():
-        report = _live(settings, target, operated) if target is not None else _simulated(settings, fresh)
+        report = _live(settings, target, operated, tokens) if target is not None else _simulated(settings, fresh)
         _finish(report, settings, *surroundings)
 
 
@@ -225,16 +245,59 @@ def _check_operated(target: str, operated: bool) -> None:
         raise InputError("target", "probed only by its operator: add --i-operate-this-server", f"'{target}'")
 
 
-def _undo(file: Path, target: str | None, operated: bool) -> None:
+@dataclass(frozen=True)
+class _Tokens:
+    """How to reach a service, and as whom."""
+
+    client: Path | None
+    owner: Path | None
+    ca: Path | None
+
+    def check(self, target: str | None, settings: Settings) -> None:
+        """Refuse what does not go together, before any work."""
+        address = target is not None and "://" in target
+        for name, given in (("token-file", self.client), ("owner-token-file", self.owner), ("ca-file", self.ca)):
+            if given is not None and not address:
+                raise InputError(name, "left out unless --target is the address of a service", f"'{given}'")
+        if address and self.client is None:
+            raise InputError("token-file", "given with the address of a service", "nothing")
+        if self.owner is not None and settings.features is None:
+            raise InputError("owner-token-file", "given with --features, whose first row is the test record", "none")
+
+    def target(self, target: str) -> Target:
+        """Return the live target."""
+        from exhume.audit.target import guarded, load_target
+
+        if self.client is None:
+            return load_target(target)
+        from exhume.service import Remote, read_token
+
+        safe = guarded(Remote(target, read_token(self.client), ca_file=self.ca))
+        safe.head()  # who cannot be reached is said before anything is sent
+        return safe
+
+    def owning(self, target: str, settings: Settings) -> Owner | None:
+        """Return who owns the test record, if somebody does."""
+        if self.owner is None or settings.features is None:
+            return None
+        from exhume.audit.live_deletion import Owner
+        from exhume.data.own import read_own
+        from exhume.service import Remote, read_token
+
+        features, labels, _, _ = read_own(settings.features, settings.labels)
+        remote = Remote(target, read_token(self.owner), ca_file=self.ca)
+        return Owner(remote.client("owner"), features[0], int(labels[0]))
+
+
+def _undo(file: Path, target: str | None, operated: bool, tokens: _Tokens) -> None:
     if target is None:
         raise InputError("undo", "given together with --target, the server to send it to", "no target")
     _check_operated(target, operated)
     from exhume.audit.live import undo
     from exhume.audit.outstanding import read
-    from exhume.audit.target import load_target
 
     left = read(file)
-    back, careful = undo(load_target(target), left, file.parent)
+    back, careful = undo(tokens.target(target), left, file.parent)
     sent = file.replace(file.with_suffix(".sent"))
     if not back:
         more = "" if careful.file is None else f"; what is left is in '{careful.file}'"
@@ -242,14 +305,13 @@ def _undo(file: Path, target: str | None, operated: bool) -> None:
     typer.echo(f"Taken back: the head is as it was, to within {careful.residual:.2g}. The file is now '{sent}'.")
 
 
-def _live(settings: Settings, target: str, operated: bool) -> Report:
+def _live(settings: Settings, target: str, operated: bool, tokens: _Tokens) -> Report:
     _check_operated(target, operated)
     from exhume.audit.live_report import report_live
-    from exhume.audit.target import load_target
 
-    server = load_target(target)
+    server, owner = tokens.target(target), tokens.owning(target, settings)
     typer.echo(f"Probing the live target {target}; every probe is taken back.", err=True)
-    report = report_live(server, settings, target, _command())
+    report = report_live(server, settings, target, _command(), owner)
     assert report.live is not None
     for action in report.live.actions:
         typer.echo(f"  - {action}", err=True)

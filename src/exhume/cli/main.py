@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from exhume._version import __version__
-from exhume.cli import advise, audit, data, decode, paper
+from exhume.cli import advise, audit, data, decode, paper, serve
 from exhume.cli._edge import carry_out
 from exhume.cli._options import Command
 from exhume.errors import NoteWarning, OldNameWarning
@@ -32,6 +32,7 @@ app.command("audit", cls=Command)(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(decode.app, name="decode")
 app.add_typer(paper.app, name="paper")
+app.add_typer(serve.app, name="serve")
 
 
 def _version(wanted: bool) -> None:
