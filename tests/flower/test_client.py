@@ -65,7 +65,7 @@ def test_whatever_is_lost_the_ledger_holds_what_the_node_wanted_last(plans, data
             taken.append((number, unlearn))
         rows = sorted(held)
         want = FEATURES[rows].T @ FEATURES[rows]
-        # Entries are below 4^2 times 12 rows; at most 8 sums, products and factors each err by a few units of 2^-53 of it.
+        # Entries are below 12 x 4^2; at most 8 sums, products and factors each err by a few units of 2^-53 of that.
         assert np.allclose(ledger.gram, want, rtol=0, atol=1e-11)
 
 
