@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from exhume.attack import estimate, probes, recover
 from exhume.audit.engines import ENGINES, IN_PROCESS
-from exhume.audit.levels import as_level
+from exhume.audit.levels import LEVELS, as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, OldNameWarning, unknown_name
 from exhume.options import first_error
@@ -50,6 +50,12 @@ GIVEN = "given"
 
 WORSE = "worse"
 """What ``fail-on`` is where anything that got worse than in an earlier report counts."""
+
+SHIPPED = ("hardened",)
+"""Defences that need no file."""
+
+FAIL_ON = (*LEVELS[1:], WORSE)
+"""What ``fail-on`` can be."""
 
 ASIDE = frozenset({"compare", "accept", "sarif", "junit", "markdown", "json_file", "fail_on", "remedy", "jobs"})
 """Settings that change no number."""
@@ -160,8 +166,11 @@ NAMES = tuple(FIELDS)
 """The names of the options, as people write them."""
 
 
-def make_settings(values: Mapping[str, Any]) -> Settings:
-    """Check and return settings; anything wrong is an `InputError` that names the option."""
+def make_settings(values: Mapping[str, Any], *, live: bool = False) -> Settings:
+    """Check and return settings; anything wrong is an `InputError` that names the option.
+
+    Features of one's own are the data that is audited; for a live target they are rows to probe with.
+    """
     known: dict[str, Any] = {}
     for key, value in values.items():
         name = _today(key, "option")
@@ -171,6 +180,8 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             given = known["precision"]
             raise InputError("precision", "left out with a defence, whose configuration decides it", given)
         known["precision"] = BARE
+    if known.get("features") is not None and not live:
+        known.setdefault("data", sets.OWN)
     if known.get("data") == sets.OWN:
         known.setdefault("encoder", "none")
     if isinstance(dim := known.get("dim"), int) and dim >= LEAN_FROM and known.get("defence") is None:
