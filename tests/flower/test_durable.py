@@ -126,3 +126,12 @@ def test_a_run_in_which_everybody_failed_leaves_the_store_as_it_was(apps, tmp_pa
 
 def test_the_key_is_made_once(tmp_path):
     assert operator_key(tmp_path / "k").public == operator_key(tmp_path / "k").public
+
+
+def test_a_run_of_other_nodes_does_not_go_on(apps, nodes, tmp_path):
+    # As in a simulation, where every run gives nodes new ids: they would add their rows a second time.
+    want = finished(tmp_path / "s.db", apps, rounds=2)
+    with opened(tmp_path / "s.db") as book, pytest.raises(RoundFailedError, match="node ids last"):
+        run(LocalGrid({node + 100: app for node, app in apps.items()}), Setup(book, 3, nodes=4))
+    with opened(tmp_path / "s.db") as book:
+        assert (digest(book.server.ledger), book.rounds) == (want[0], 2)

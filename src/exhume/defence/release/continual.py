@@ -17,7 +17,8 @@ they send by what they have seen: for Gaussian noise and a lower triangular C th
 holds when the first head is due (its founders: their additions came before anybody saw a head and are in no account,
 their deletions are). An epoch ends after ``horizon`` events, or when the noisy gram has grown to `GROWN` times the
 measure: both are public. Noise that is in the totals stays there; the next epoch's measure is at least the last one's
-in every direction, so that no record weighs more in it.
+in every direction, so that no record weighs more in it. It lasts twice as long, so that who sends messages for their
+own sake adds little noise: n events make about ``log2(n / horizon)`` epochs.
 
 **The cap** holds for single records: of one whose mu would be above it the heads are shown a share only, the same when
 it comes and when it goes. The ledger has all of it.
@@ -92,8 +93,8 @@ class ContinualNoise(Rule):
         Size of the noise on the gram at the end of an epoch: its eigenvalues relative to the measure's lie mostly
         within ``1 - spread`` and ``1 + spread``. Above 0 and below 0.8.
     horizon
-        Events of an epoch. A longer one costs little (its noise grows as the root of the logarithm), an epoch more
-        costs as much noise again.
+        Events of the first epoch; each further one lasts twice as long. A longer one costs little (its noise grows as
+        the root of the logarithm), an epoch more costs as much noise again.
     cap
         Largest mu of a single record's coming, and of its going; none by default.
     founding
@@ -155,20 +156,28 @@ class ContinualNoise(Rule):
         return self._epochs
 
     def event_noise(self, d: int) -> tuple[float, float]:
-        """Return the noise that one draw has: s of the head, tau of the gram."""
-        growth = self._factorisation.largest
+        """Return the noise that one draw of the present epoch has: s of the head, tau of the gram.
+
+        A longer epoch is more sensitive; its draws are larger by as much, so that a record's mu is always the same.
+        """
+        growth, present = self._factorisation.largest, self._present.sensitivity
+        more = present / self._factorisation.sensitivity
         # A symmetric d x d matrix of off-diagonal variance tau^2 has its spectrum within 2 tau sqrt(d).
-        return self.sigma / growth, self.spread / (2.0 * math.sqrt(d)) / growth
+        return more * self.sigma / growth, more * self.spread / (2.0 * math.sqrt(d)) / growth
+
+    @property
+    def _present(self) -> Factorisation:
+        return self._factorisation if self._epoch is None else self._epoch.draws.factorisation
 
     def deletion_noise(self, d: int) -> tuple[float, float]:
         """Return the noise between the totals before a deletion and after it: s of the head, tau of the gram."""
         s, tau = self.event_noise(d)
-        return s * self._factorisation.step, tau * self._factorisation.step
+        return s * self._present.step, tau * self._present.step
 
     def mu(self, event: NoisedEvent) -> float:
         """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
         (gram, moment), (s, tau) = event.sizes, self.event_noise(len(event.moment))
-        return self._factorisation.sensitivity * math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2)
+        return self._present.sensitivity * math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2)
 
     def quote(self, block: Summary) -> float:
         """Return the mu that a record would have for life, if it were taken in now."""
@@ -204,7 +213,8 @@ class ContinualNoise(Rule):
         if step is None:
             return occasion
         gram, moment = self._noisy(step.epoch, step)
-        A, _ = step.epoch.measure.coloured(gram if step.lifted is None else step.lifted, moment)
+        gram = self._steady(step.epoch, gram) if step.lifted is None else step.lifted
+        A, _ = step.epoch.measure.coloured(gram, moment)
         ledger = occasion.ledger
         noisy = Summary.kept(A - ledger.gamma * np.eye(ledger.d), A @ step.head)
         return replace(occasion, ledger=Ledger(noisy, ledger.gamma))
@@ -280,9 +290,11 @@ class ContinualNoise(Rule):
         step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False)
         gram, moment = self._noisy(epoch, step)
         grown = float(np.trace(gram)) >= GROWN * len(gram)
-        solved, lifted = solve(gram, moment, lambda: self._noisy(epoch, step)[0])
+        solved, lifted = solve(
+            self._steady(epoch, gram), moment, lambda: self._steady(epoch, self._noisy(epoch, step)[0])
+        )
         head = epoch.measure.head + epoch.measure.back(solved)
-        return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.events + 1 >= self.horizon)
+        return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.spent)
 
     def _cut(self, event: NoisedEvent) -> tuple[NoisedEvent, float]:
         """Return an event within the cap, and its mu; blocks of several records are not cut."""
@@ -299,6 +311,10 @@ class ContinualNoise(Rule):
         rng = keyed_generator(self._key, PURPOSE, self._number.to_bytes(8, "little") + state.digest())
         return np.asarray(rng.standard_normal(epoch.draws.sums.shape[1]))
 
+    def _steady(self, epoch: Epoch, gram: Matrix) -> Matrix:
+        d = len(gram)
+        return epoch.steadied(gram, 2.0 * math.sqrt(d) * self.event_noise(d)[1] * epoch.draws.factorisation.largest)
+
     def _noisy(self, epoch: Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
         """Return the noisy totals in the measure's coordinates, now or after a step."""
         draw, blocks = (None, ()) if step is None else (step.draw, step.blocks)
@@ -312,6 +328,7 @@ class ContinualNoise(Rule):
             "key": self._key.hex(),
             "number": self._number,
             "epochs": self._epochs,
+            "epoch": {"horizon": self._present.horizon, "left": 0.0 if self._epoch is None else self._epoch.left},
             "accounts": [asdict(account) for account in self._accounts],
         }
         arrays: dict[str, Matrix] = {}
@@ -327,6 +344,7 @@ class ContinualNoise(Rule):
         """Take over the epoch, its draws, the account and the key."""
         values, arrays = memory.values, memory.arrays
         epoch, public = None, None
+        present = values.get("epoch", {"horizon": self.horizon, "left": 0.0})
         if "public.gram" in arrays:
             public = Summary.kept(arrays["public.gram"], arrays["public.moment"])
         if "factor" in arrays:
@@ -334,7 +352,8 @@ class ContinualNoise(Rule):
             epoch = Epoch(
                 EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
                 Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
-                Draws.restored(self._factorisation, d, c, arrays),
+                Draws.restored(Factorisation.of(int(present["horizon"])), d, c, arrays),
+                float(present["left"]),
             )
         self._key, self._public, self._epoch = as_key(str(values["key"])), public, epoch
         self._accounts = [EventAccount(**account) for account in values["accounts"]]
