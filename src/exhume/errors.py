@@ -19,6 +19,7 @@ __all__ = [
     "MissingExtraError",
     "NotHeldError",
     "NotIdentifiedError",
+    "NoteWarning",
     "OldNameWarning",
     "RefusedError",
     "SingularStateError",
@@ -163,7 +164,8 @@ class MissingExtraError(ExhumeError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         self.what = what
         self.extra = extra
-        super().__init__(f"{what} needs the '{extra}' extra: pip install 'exhume[{extra}]'")
+        install = f"pip install 'exhume[{extra}]', or pip install -e '.[{extra}]' in a checkout"
+        super().__init__(f"{what} needs the '{extra}' extra: {install}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.what, self.extra)
@@ -176,6 +178,10 @@ class WorkerDiedError(ExhumeError):
         super().__init__(
             "a worker process died, perhaps for want of memory; finished work is kept: run again, with fewer --jobs"
         )
+
+
+class NoteWarning(UserWarning):
+    """Something that was done for the user and that the user should know, such as a mapping of labels."""
 
 
 class OldNameWarning(UserWarning):

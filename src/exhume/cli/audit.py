@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from exhume.cli._options import JsonTo, check_file, check_folder, completing, console_for, put_json, say
+from exhume.cli._options import (
+    JsonTo,
+    check_file,
+    check_folder,
+    completing,
+    completing_files,
+    console_for,
+    put_json,
+    say,
+)
 from exhume.errors import ExhumeError, InputError
 from exhume.files import write_files
 
@@ -42,7 +51,9 @@ def audit(
         typer.Option(help="Frozen encoder: {encoders}. (default: random-relu)", autocompletion=completing("encoders")),
     ] = None,
     dim: Annotated[Number, typer.Option(help="Features, where the encoder leaves it open. (default: 128)")] = None,
-    features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Your own features: .npz, .safetensors, .csv, .parquet or .npy.")
+    ] = None,
     labels: Annotated[Path | None, typer.Option(help="The labels, if your features are a .npy file.")] = None,
     clients: Annotated[Number, typer.Option(help="Number of clients. (default: 5)")] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration of the split. (default: 1)")] = None,
@@ -65,7 +76,8 @@ def audit(
         typer.Option(
             help="Your server's settings: a configuration file with rules of admission ({admission}), of release "
             "({release}) and an accountant ({accountants}), or 'hardened'. Attacked beside the bare server, in place "
-            "of --precision."
+            "of --precision.",
+            autocompletion=completing_files("shipped"),
         ),
     ] = None,
     attack: Annotated[
@@ -108,7 +120,11 @@ def audit(
     json: JsonTo = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same names; options win over it.")] = None,
     fail_on: Annotated[
-        Text, typer.Option(help="Exit with 1 at this severity or worse: {levels}.", autocompletion=completing("levels"))
+        Text,
+        typer.Option(
+            help="Exit with 1 at this severity or worse: {levels}; 'worse' with --compare.",
+            autocompletion=completing("fail_on"),
+        ),
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Home folder of data and features.")] = None,
     compare: Annotated[Path | None, typer.Option(help="An earlier report.json: say what got worse since.")] = None,
@@ -170,7 +186,7 @@ def audit(
         if values.get("engine") is not None:
             raise InputError("engine", "left out with a live target, which has its own", values["engine"])
         values.setdefault("probe", "designed")
-    settings = make_settings(values)
+    settings = make_settings(values, live=target is not None)
     if explain:
         typer.echo(threat_model(settings))
         return
@@ -198,6 +214,7 @@ def _surroundings(settings: Settings) -> tuple[Earlier | None, tuple[Risk, ...]]
 
 
 def _simulated(settings: Settings, fresh: bool) -> Report:
+    from exhume.audit.forecast import said
     from exhume.audit.plan import prepare
     from exhume.audit.run import audit as run
     from exhume.data.progress import extraction_bar
@@ -207,6 +224,8 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
     try:
         with extraction_bar(console) as tick:
             plan = prepare(settings, tick)
+        if (needs := said(plan)) is not None:
+            typer.echo(needs, err=True)
         with progress_bar(console, "attacking") as progress:
             done = run(settings, command=_command(), fresh=fresh, progress=progress, plan=plan)
     except KeyboardInterrupt:
