@@ -22,3 +22,11 @@ def test_the_recovery_benchmark_knows_probes_and_recoveries_by_their_names():
     command = [sys.executable, str(ROOT / "benchmarks" / "recovery.py"), *words.split()]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "own-data  float32   split 0 | rank-one    1/1 labels" in out
+
+
+def test_the_example_of_a_live_audit_runs_from_any_folder(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "audit_ranpac.py"), "--out", "report"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Verdict: AGGREGATE.") and "What to do now:" in done.stdout
+    assert (tmp_path / "report" / "report.html").is_file()

@@ -1,12 +1,14 @@
 """Run this app between processes of this machine: a SuperLink and four SuperNodes, with TLS and node logins.
 
     python deploy.py FOLDER              # four honest nodes
-    python deploy.py FOLDER --attack     # three honest nodes and a malicious one, which reads what another deletes
+    python deploy.py FOLDER --attack     # two honest nodes and a malicious one, which reads what another deletes
 
 The folder keeps certificates, keys, logs and the store: a second run with more --rounds goes on from the first.
 """
 
 import argparse
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -22,7 +24,7 @@ HERE = Path(__file__).parent
 
 def finish(made: Deployment, run: int) -> None:
     """Wait for a run and print what its server wrote."""
-    status = made.wait(run, timeout=900)
+    status = made.wait(run, timeout=1800, pause=10)
     for line in made.flwr("log", str(run), "exhume", "--show").splitlines():
         if line.startswith("exhume: "):
             print(line)
@@ -36,18 +38,18 @@ def honest(folder: Path, rounds: int) -> None:
 
 
 def attack(folder: Path) -> None:
-    """Identify the server's state before and after round 6, in which node 0 has one record deleted."""
-    task = Task(dim=20, rows=60, adding=1, unlearn_round=6, forget=1, forgetful=0)
+    """Identify the server's state before and after round 5, in which node 0 has one record deleted."""
+    task = Task(dim=10, partitions=2, rows=60, adding=1, unlearn_round=5, forget=1, forgetful=0)
     config = {name.replace("_", "-"): value for name, value in vars(task).items()}
-    config |= {"rounds": 11, "grid": 0.0, "store": "attacked.db"}
+    config |= {"rounds": 8, "nodes": 3, "timeout": 600.0, "grid": 0.0, "store": "attacked.db"}
     letters = (folder / "mailbox").resolve()
     letters.mkdir(parents=True, exist_ok=True)
-    nodes = [{"partition-id": k} for k in range(3)]
+    nodes = [{"partition-id": k} for k in range(task.partitions)]
     with deployed(folder, [*nodes, {"mailbox": str(letters)}]) as made:
         run = made.run(HERE, config)
         mailbox = Mailbox(letters)
-        attacker = ex.Attack(MailboxTarget(mailbox, timeout=300))
-        probe = ex.probes.designed(20, 10, scale=1e4)
+        attacker = ex.Attack(MailboxTarget(mailbox, timeout=600))
+        probe = ex.probes.designed(task.dim, 10, scale=1e4)
         before = attacker.identify(probe)
         print(f"identified the state before round {task.unlearn_round} from {attacker.cost.responses} heads")
         while mailbox.news().number < task.unlearn_round:
@@ -70,4 +72,5 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--attack", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the processes are ended, too
     attack(options.folder) if options.attack else honest(options.folder, options.rounds)

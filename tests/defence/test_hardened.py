@@ -108,7 +108,7 @@ def test_no_head_is_withheld_whatever_a_client_has_seen():
 
 
 def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
-    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.24
+    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.25
     assert sigma_for(1438, 256) == pytest.approx(0.03 * np.sqrt(1438 / 256))
     with pytest.raises(InputError):
         sigma_for(0, 5)
@@ -146,3 +146,20 @@ def test_an_average_record_of_few_rows_gets_the_widest_spread_and_of_many_the_le
         assert bool(mu <= GRAM_MU) is (spread == LEAST_SPREAD)
     made = hardened_config(d, rows=rows).release[0].options
     assert made["spread"] == spread and made["sigma"] == before_gram(sigma_for(rows, d), spread)
+
+
+def test_thousands_of_messages_of_one_client_cost_the_others_nothing_to_speak_of():
+    """Each message brings a draw; epochs that double and a gram that is steadied keep their sum small."""
+    crowd = Crowd(3000)
+    ledger = Ledger(Summary.of(crowd.F[:600], crowd.y[:600], C), GAMMA)
+    server = hardened(ledger, admission=False, horizon=50, key=KEY)
+    row = Summary.of(crowd.F[-1:], crowd.y[-1:], C)
+    lost = []
+    for i in range(1200):
+        server.submit(Update.adding(row) if i % 2 == 0 else Update.deleting(row), "mallory")
+        if i >= 1000 and i % 10 == 9:
+            exact, shown = ledger.head(), server.head().weights
+            right = [((crowd.F[600:] @ W).argmax(axis=1) == crowd.y[600:]).mean() for W in (exact, shown)]
+            lost.append(100 * (right[0] - right[1]))
+    assert server.release.rules[0].epochs == 5  # with epochs of 50 events it would be 25
+    assert np.mean(lost) < 1

@@ -203,6 +203,18 @@ class Verdict(Record):
     """What to do now."""
 
 
+class LiveDeletion(Record):
+    """A deletion that was played on a live target, with a record of the operator's own."""
+
+    label_right: bool
+    feature_error: Number
+    """Relative error of the recovered feature; null where nothing came out."""
+    replayed: Number
+    """Share of the deletion's change of the head that putting the record back undid; null where that was refused."""
+    residual: Number
+    """Relative distance of the head from the one before the record came in, when everything was undone."""
+
+
 class LiveRecord(Record):
     """What was done to a live target, and what it gave away."""
 
@@ -238,6 +250,8 @@ class LiveRecord(Record):
     """Whether the target broke down, so that the outcome says nothing about it."""
     actions: tuple[str, ...]
     curve: tuple[RankPoint, ...] = ()
+    deletion: LiveDeletion | None = None
+    """What became of a whole deletion; null where no second client was there to own a record."""
 
 
 class Report(Record):

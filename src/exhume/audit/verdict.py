@@ -54,6 +54,8 @@ def conclude_live(live: LiveRecord) -> Verdict:
     """Put what a live target gave away into words."""
     foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
     severity: Level = "aggregate" if live.identified and foretold else "none"
+    if (reached := _deletion_level(live)) is not None:
+        return _live_deletion(live, reached)
     state = "came back" if live.restored else "DID NOT COME BACK"
     ending = f"After cancellation the head {state}: relative residual {quantity(live.residual)}."
     spent = f"{live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
@@ -77,6 +79,33 @@ def conclude_live(live: LiveRecord) -> Verdict:
         body.append(f"Used: {spent} Other probes may do better.")
     body.append(ending)
     return _verdict(severity, headline, body)
+
+
+def _deletion_level(live: LiveRecord) -> Level | None:
+    """Return the level that a played deletion reached by itself; one record cannot show that a label was no guess."""
+    found = live.deletion
+    if found is None or not found.label_right or found.feature_error is None:
+        return None
+    if found.feature_error > THRESHOLDS.feature_error:
+        return None
+    undone = found.replayed is not None and 1.0 - found.replayed <= THRESHOLDS.replay_share
+    return "replay" if undone else "feature"
+
+
+def _live_deletion(live: LiveRecord, severity: Level) -> Verdict:
+    """Put a played deletion into words."""
+    found = live.deletion
+    assert found is not None
+    came = f"One record deleted: label right, features off by {quantity(found.feature_error)}; measured, not inferred."
+    if severity == "replay":
+        headline = "A client can dig up what was deleted on this server and put it back."
+        after = f"Put back, it undid {found.replayed:.0%} of the deletion's change of the head."
+    else:
+        headline = "A client can dig up what was deleted on this server."
+        after = "Putting it back was refused, or did not undo the deletion."
+    spent = f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
+    ending = f"Everything was undone: the head is off by {quantity(found.residual)} of what it was at the start."
+    return _verdict(severity, headline, [came, after, spent, ending])
 
 
 def _unread(live: LiveRecord) -> str | None:

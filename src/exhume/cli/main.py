@@ -16,7 +16,7 @@ from exhume._version import __version__
 from exhume.cli import advise, audit, data, decode, paper, serve
 from exhume.cli._edge import carry_out
 from exhume.cli._options import Command
-from exhume.errors import OldNameWarning
+from exhume.errors import NoteWarning, OldNameWarning
 
 __all__ = ["app", "main"]
 
@@ -52,7 +52,7 @@ def _root(
 
 def _note(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
     """Say what Exhume has to note in one line; other packages' warnings are not for users of the command."""
-    if issubclass(category, OldNameWarning):
+    if issubclass(category, (OldNameWarning, NoteWarning)):
         typer.echo(f"exhume: note: {message}", err=True)
 
 

@@ -17,6 +17,7 @@ from exhume.service.auth import Tokens
 from exhume.service.config import Address, ServiceConfig, load, template
 from exhume.service.core import FederationService, Limits
 from exhume.service.operator import operator_app
+from exhume.service.remote import Remote, read_token
 from exhume.service.rounds import Gathering
 from exhume.service.running import serve
 
@@ -25,11 +26,13 @@ __all__ = [
     "FederationService",
     "Gathering",
     "Limits",
+    "Remote",
     "ServiceConfig",
     "Tokens",
     "client_app",
     "load",
     "operator_app",
+    "read_token",
     "serve",
     "template",
 ]

@@ -18,6 +18,7 @@ from exhume.service import views
 from exhume.service.app import BEARER, describe, health_routes
 from exhume.service.auth import Enrolled
 from exhume.service.core import FederationService
+from exhume.service.dashboard import dashboard_routes
 from exhume.service.problems import ProblemError, install, responses
 
 __all__ = ["operator_app"]
@@ -82,6 +83,7 @@ def operator_app(service: FederationService) -> FastAPI:
 
     _clients(app, service, Depends(operator))
     _reports(app, service, Depends(operator))
+    dashboard_routes(app)
     return app
 
 
