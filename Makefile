@@ -70,7 +70,7 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
+bench: $(VENV)/.dev $(VENV)/.serve  ## Run the benchmarks (ratios to a named reference, same run)
 	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
 mutants: $(VENV)/.dev  ## Break the code on purpose, a fixed sample of times: some test must notice each
