@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve, postgresql, docs and oracle"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle]'
+	@echo "Installing the extras vision, decode, serve, postgresql, docs, oracle and browser"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle,browser]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base
