@@ -14,6 +14,7 @@ SCRIPTS = sorted(path for folder in ("benchmarks", "examples") for path in (ROOT
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_script_finds_what_it_imports(path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.syspath_prepend(str(path.parent))  # as Python does for a script
     runpy.run_path(str(path), run_name="imported")
 
 

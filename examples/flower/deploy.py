@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 def finish(made: Deployment, run: int) -> None:
     """Wait for a run and print what its server wrote."""
-    status = made.wait(run, timeout=900)
+    status = made.wait(run, timeout=1800, pause=10)
     for line in made.flwr("log", str(run), "exhume", "--show").splitlines():
         if line.startswith("exhume: "):
             print(line)
@@ -41,14 +41,14 @@ def attack(folder: Path) -> None:
     """Identify the server's state before and after round 5, in which node 0 has one record deleted."""
     task = Task(dim=10, partitions=2, rows=60, adding=1, unlearn_round=5, forget=1, forgetful=0)
     config = {name.replace("_", "-"): value for name, value in vars(task).items()}
-    config |= {"rounds": 8, "nodes": 3, "timeout": 300.0, "grid": 0.0, "store": "attacked.db"}
+    config |= {"rounds": 8, "nodes": 3, "timeout": 600.0, "grid": 0.0, "store": "attacked.db"}
     letters = (folder / "mailbox").resolve()
     letters.mkdir(parents=True, exist_ok=True)
     nodes = [{"partition-id": k} for k in range(task.partitions)]
     with deployed(folder, [*nodes, {"mailbox": str(letters)}]) as made:
         run = made.run(HERE, config)
         mailbox = Mailbox(letters)
-        attacker = ex.Attack(MailboxTarget(mailbox, timeout=300))
+        attacker = ex.Attack(MailboxTarget(mailbox, timeout=600))
         probe = ex.probes.designed(task.dim, 10, scale=1e4)
         before = attacker.identify(probe)
         print(f"identified the state before round {task.unlearn_round} from {attacker.cost.responses} heads")

@@ -59,6 +59,22 @@ def test_compare(out: Path) -> None:
     assert paper("compare", "--out", out / "nowhere").exit_code != 0
 
 
+def test_compare_tells_by_kind_how_many_agree() -> None:
+    committed = Path(__file__).parents[2] / "docs" / "results"
+    cells = json.loads(paper("compare", "--out", committed, "--json").stdout)
+    assert {"kind", "agrees", "gap"} <= set(cells[0])
+    assert all(cell["kind"] for cell in cells)
+    done = paper("compare", "--out", committed)
+    agree = sum(cell["agrees"] for cell in cells)
+    assert f"{agree} of {len(cells)} comparable cells agree with the paper by the rule of their kind" in done.stdout
+    rows = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
+    assert rows["all"][:2] == [str(len(cells)), str(agree)]
+    for kind in ("count", "whole", "percentage", "error", "property", "signed", "bound", "most"):
+        mine = [cell for cell in cells if cell["kind"] == kind]
+        assert mine, kind
+        assert rows[kind][:2] == [str(len(mine)), str(sum(cell["agrees"] for cell in mine))]
+
+
 def test_list() -> None:
     assert "rank_threshold" in paper("list").stdout
     found = json.loads(paper("list", "--json", "-").stdout)

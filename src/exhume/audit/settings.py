@@ -18,6 +18,7 @@ from exhume.errors import InputError, OldNameWarning, unknown_name
 from exhume.options import first_error
 from exhume.protocol.head import significant_bits
 from exhume.simulate import attackers
+from exhume.simulate.lean import LEAN_FROM
 
 __all__ = [
     "ASIDE",
@@ -40,6 +41,9 @@ BARE = ("float64",)
 
 DEFAULT_DIM = 128
 """Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
+
+LEAN: dict[str, Any] = {"probe": "designed", "kind": "record", "recovery": "rank-one", "trials": 20, "jobs": 1}
+"""What is not asked for otherwise from `LEAN_FROM` features on, where each identification takes minutes."""
 
 GIVEN = "given"
 """Stands for a file of features where they were given in Python."""
@@ -138,6 +142,11 @@ class Settings(BaseModel):
         return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
 
     @property
+    def lean(self) -> bool:
+        """Whether every recovery reads a single head of a server without rules: many features then need no copies."""
+        return self.defence is None and all(recover.REGISTRY[name].needs == "head" for name in self.recovery)
+
+    @property
     def attackers(self) -> tuple[str, ...]:
         """The adaptive attackers to play: those that were named, else all that want to read or put back."""
         if self.attack is not None:
@@ -175,6 +184,9 @@ def make_settings(values: Mapping[str, Any], *, live: bool = False) -> Settings:
         known.setdefault("data", sets.OWN)
     if known.get("data") == sets.OWN:
         known.setdefault("encoder", "none")
+    if isinstance(dim := known.get("dim"), int) and dim >= LEAN_FROM and known.get("defence") is None:
+        for name, value in LEAN.items():
+            known.setdefault(name, value)
     try:
         settings = Settings(**known)
     except ValidationError as error:

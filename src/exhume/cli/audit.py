@@ -214,6 +214,7 @@ def _surroundings(settings: Settings) -> tuple[Earlier | None, tuple[Risk, ...]]
 
 
 def _simulated(settings: Settings, fresh: bool) -> Report:
+    from exhume.audit.forecast import said
     from exhume.audit.plan import prepare
     from exhume.audit.run import audit as run
     from exhume.data.progress import extraction_bar
@@ -223,6 +224,8 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
     try:
         with extraction_bar(console) as tick:
             plan = prepare(settings, tick)
+        if (needs := said(plan)) is not None:
+            typer.echo(needs, err=True)
         with progress_bar(console, "attacking") as progress:
             done = run(settings, command=_command(), fresh=fresh, progress=progress, plan=plan)
     except KeyboardInterrupt:

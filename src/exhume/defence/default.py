@@ -150,7 +150,9 @@ def hardened_config(
         sigma = SIGMA if rows is None else sigma_for(rows, d)
     spread = SPREAD if rows is None else spread_for(rows, d, horizon)
     noise = {"sigma": before_gram(sigma, spread), "spread": spread}
-    options = {**noise, "horizon": horizon, "cap": cap, "founding": founding}
+    # Kept totals let a client take back any part: nobody could say which record's share goes.
+    kept = None if keep_totals and not show_rows else cap
+    options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
     release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))
     return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)

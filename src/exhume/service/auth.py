@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from exhume.errors import InputError
 from exhume.store.schema import CLIENTS
 
-__all__ = ["KINDS", "Enrolled", "Tokens", "new_token"]
+__all__ = ["KINDS", "NAME", "Enrolled", "Tokens", "new_token"]
 
 KINDS = {"client": "c", "operator": "o"}
 """The kinds of tokens, and the letter that tells them apart."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 _TOKEN = re.compile(r"exhume_([co])_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
@@ -71,7 +71,7 @@ class Tokens:
 
     def enrol(self, name: str, kind: str = "client") -> str:
         """Return a token for somebody new; it is shown once and kept nowhere."""
-        if _NAME.fullmatch(name) is None:
+        if NAME.fullmatch(name) is None:
             raise InputError("name", "1 to 128 letters, digits and ._@+-, the first a letter or digit", repr(name))
         with self._mutex:
             if any(one.name == name for one in self.active(kind)):

@@ -1,5 +1,6 @@
 import math
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -335,6 +336,6 @@ def test_own_rows_are_summarised_once_where_they_are_few_and_never_sent_along(mo
     back = pickle.loads(pickle.dumps(probe))
     assert "_kept" not in vars(back)
     assert [step.update.add for step in back.steps()] == first
-    monkeypatch.setattr("exhume.attack.probes.own_data.MOST_KEPT", 8 * 8 * 12**2 - 1)
+    monkeypatch.setattr(sys.modules[type(probe).__module__], "MOST_KEPT", 8 * 8 * 12**2 - 1)
     large = [step.update.add for step in probe.steps()]
     assert large == first and not any(a is b for a, b in zip(first, large, strict=True))
