@@ -12,11 +12,13 @@ from scipy.linalg import toeplitz
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build, load_server, save_server
+from exhume.defence.admission import Ownership
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
 from exhume.defence.release._epoch import FLOOR, Draws, Epoch, EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation, square_root
 from exhume.defence.release._told import noise_of_history
 from exhume.errors import InputError, RefusedError
+from exhume.protocol import itemise
 
 D, C, GAMMA, KEY = 6, 3, 1e-2, "42" * 16
 
@@ -238,7 +240,7 @@ def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
     cap = 0.5 * free.accounts[0].mu
     rule = ContinualNoise(0.1, cap=cap, key=KEY)
     server, _ = played(rule, [("a", Update.adding(one(1)))])
-    assert rule.accounts[0].mu == cap and rule.quote(one(1)) == pytest.approx(math.sqrt(2) * cap)
+    assert rule.accounts[0].mu == pytest.approx(cap) and rule.quote(one(1)) == pytest.approx(math.sqrt(2) * cap)
     exact, epoch = server.ledger.summary, rule._epoch
     rule.masked_totals(server.ledger)
     whole = np.linalg.norm(epoch.measure.event(one(1)).moment)
@@ -431,3 +433,43 @@ def test_a_gram_that_many_epochs_have_spread_is_drawn_towards_the_measure():
     np.testing.assert_allclose(epoch.steadied(gram, 0.7), np.diag(share * np.arange(D) + 1 - share))
     assert replace(epoch, left=0.0).steadied(gram, 0.75) is gram
     assert replace(epoch, left=0.1).steadied(gram, 0.5) is gram  # 0.59 all in all
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("singly", ["in", "out", "both"])
+def test_whatever_company_a_cut_record_comes_and_goes_in_nothing_of_it_stays(singly, epochs):
+    """A client that added outliers one by one and took them out together once took more out of everybody's heads."""
+    free = ContinualNoise(0.1, key=KEY)
+    played(free, [("a", Update.adding(one(1)))])
+    rule = ContinualNoise(0.1, horizon=1000 if epochs == 1 else 3, cap=0.2 * free.accounts[0].mu, by_rows=True, key=KEY)
+    server = Server(ledger(), admission=[Ownership(D, C, show_rows=True)], release=Chain([rule, Heads()]))
+    server.submit(Update.adding(Summary.zeros(D, C)), "a")
+    F, y = rows(2, 1001)
+
+    def sides(apart):
+        return [(F[[i]], y[[i]]) for i in range(2)] if apart else [(F, y)]
+
+    rule.masked_totals(server.ledger)
+    before = rule.masked_totals(server.ledger)[0] - noise_on(rule)
+    for _ in range(5):
+        for side in sides(singly in ("in", "both")):
+            assert server.submit(itemise(C, add=side), "mallory").accepted
+        for side in sides(singly in ("out", "both")):
+            assert server.submit(itemise(C, delete=side), "mallory").accepted
+    assert rule.epochs >= epochs and not rule._cuts.shares
+    if epochs == 1:
+        after = rule.masked_totals(server.ledger)[0] - noise_on(rule)
+        np.testing.assert_allclose(after, before, atol=1e-9 * np.abs(before).max())
+    restored = ContinualNoise(0.1, horizon=rule.horizon, cap=rule.cap, by_rows=True, key=KEY)
+    server.submit(itemise(C, add=(F, y)), "mallory")
+    restored.load(rule.save())
+    assert restored._cuts == rule._cuts and len(rule._cuts.shares) == 2
+
+
+def noise_on(rule):
+    """Return the noise of the present epoch on the gram."""
+    told = rule.told()
+    lower_, _ = told.draws.parts(told.draws.noise(), told.s, told.tau)
+    white = np.tril(lower_) + np.tril(lower_, -1).T
+    factor = np.tril(told.measure.factor)
+    return factor @ white @ factor.T

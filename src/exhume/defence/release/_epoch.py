@@ -60,9 +60,18 @@ class EpochMeasure:
         half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
         return np.asarray(solve_triangular(self.factor, half.T, lower=True, check_finite=False))
 
+    def white(self, rows: Matrix) -> Matrix:
+        """Return ``B^-1 F'`` of rows F."""
+        made, _ = dtrtrs(self.factor, np.asfortranarray(rows.T), lower=1)
+        return np.asarray(made)
+
     def event(self, block: Summary) -> NoisedEvent:
         """Return a block in these coordinates."""
-        rows = _rows(block.gram, self.head[:, 0])
+        rows = None
+        if block.factor is not None and block.is_square and len(block.factor) <= max(block.d // 8, 1):
+            rows = block.factor.T
+        if rows is None or rows.shape[1] != 1:
+            rows = _rows(block.gram, self.head[:, 0])
         if rows is None:
             return NoisedEvent(self.moment(block), dense=self.gram(block.gram))
         gap = block.moment - rows @ (rows.T @ self.head)
