@@ -197,7 +197,7 @@ def main():
     parser.add_argument("--encoder", default="random-relu")
     parser.add_argument("--dim", type=int, default=None)
     parser.add_argument("--clients", type=int, default=None, help="default: 50, or 3 for digits")
-    parser.add_argument("--alpha", type=float, default=None, help="default: 0.05, or 1 for digits")
+    parser.add_argument("--alpha", type=float, default=None, help="default: 0.05, or 3 for digits")
     parser.add_argument("--deletions", type=int, default=100, help="honest deletions a cell")
     parser.add_argument("--events", type=int, nargs="+", default=[5, 20, 40])
     parser.add_argument("--batch", type=int, default=1, help="records an event")
@@ -210,7 +210,7 @@ def main():
     options = parser.parse_args()
     small = options.data == "digits"
     options.clients = options.clients or (3 if small else 50)
-    options.alpha = options.alpha or (1.0 if small else 0.05)
+    options.alpha = options.alpha or (3.0 if small else 0.05)
     options.dim = options.dim or (128 if small else None)
     features = load_features(options.data, options.encoder, dim=options.dim)
     if not options.json:

@@ -5,6 +5,10 @@ wheels bring separate OpenBLAS thread pools, which fight each other on few cores
 read-only, as the wire decodes them, and all input checks are inside the measured time. The least
 disturbed repetition of each counts: other work on the machine only ever adds time.
 
+``low_rank_over_potrf`` is the same for an update of b rows, alternately added and deleted, that arrives as a factor at
+a ledger with ``solver="low-rank"``; ``low_rank_amortised_over_potrf`` adds to each update its share of the new factor
+that follows when the pending rank is full.
+
     python benchmarks/ledger.py [--dims 512 1024 2048 4096] [--json]
 """
 
@@ -18,6 +22,7 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 import exhume as ex
+from exhume.protocol.low_rank import SHARE
 
 CLASSES, GAMMA, ROWS = 10, 1e-3, 60_000
 
@@ -71,19 +76,61 @@ def measure(d, repeats, refit):
     return result
 
 
+def measure_low_rank(d, b):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((2 * d, d)).clip(0)
+    total = ex.Summary.of(features, rng.integers(0, CLASSES, 2 * d), CLASSES)
+    server = ex.Server(ex.Ledger(total, GAMMA, solver="low-rank"))
+    server.head()
+    state = np.asfortranarray(total.gram + GAMMA * np.eye(d))
+    work = np.empty_like(state, order="F")
+    cycle = d // SHARE // b
+    updates, renewals, potrfs = [], [], []
+    for i in range(max(10, min(40, 40_000 // d))):
+        if i % 2 == 0:
+            batch = ex.Summary.of(rng.standard_normal((b, d)).clip(0), rng.integers(0, CLASSES, b), CLASSES)
+            parts = read_only(batch.factor.copy(), batch.moment.copy())
+
+        def update(add=i % 2 == 0, parts=parts):
+            summary = ex.Summary.factored(*parts)
+            server.submit(ex.Update.adding(summary) if add else ex.Update.deleting(summary), "client")
+
+        factorisations = server.ledger.factorisations
+        spent = timed(update)
+        (updates if server.ledger.factorisations == factorisations else renewals).append(spent)
+        if i < 10:
+            np.copyto(work, state)
+            potrfs.append(timed(lambda: dpotrf(work, lower=1, clean=0, overwrite_a=1)))
+    while len(renewals) < 3:
+        dense = ex.Summary(*read_only(batch.gram.copy(), batch.moment.copy()))
+        renewals.append(timed(lambda dense=dense: server.submit(ex.Update.adding(dense), "client")))
+    whole = (cycle * min(updates) + min(renewals)) / (cycle + 1)
+    return {
+        "d": d,
+        "b": b,
+        "ms": 1e3 * min(updates),
+        "over_potrf": min(updates) / min(potrfs),
+        "amortised_over_potrf": whole / min(potrfs),
+        "cycle": cycle + 1,
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dims", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     with threadpool_limits(1):
-        rows = [measure(d, repeats=max(5, min(60, 40_000 // d)), refit=d == 512) for d in options.dims]
+        rows = [measure(d, repeats=max(5, min(200, 100_000 // d)), refit=d == 512) for d in options.dims]
+        low = [measure_low_rank(d, b) for d in options.dims for b in (1, 16)]
     if options.json:
         print(
             json.dumps(
                 {
                     "blas_threads": 1,
                     "update_over_potrf": {str(r["d"]): r["update_over_potrf"] for r in rows},
+                    "low_rank_over_potrf": _by_rows(low, "over_potrf"),
+                    "low_rank_amortised_over_potrf": _by_rows(low, "amortised_over_potrf"),
                     "refit_over_update": {
                         str(r["d"]): r["refit_over_update"] for r in rows if "refit_over_update" in r
                     },
@@ -97,6 +144,14 @@ def main():
             f", refit on {ROWS:,} rows takes {r['refit_over_update']:.0f} x as long" if "refit_over_update" in r else ""
         )
         print(f"  d = {r['d']:5d}: {r['update_ms']:8.1f} ms = {r['update_over_potrf']:.2f} x potrf{refit}")
+    print("with the low-rank solver, b rows as a factor; in brackets with its share of the next new factor")
+    for r in low:
+        line = f"  d = {r['d']:5d}, b = {r['b']:2d}: {r['ms']:8.2f} ms = {r['over_potrf']:.3f} x potrf"
+        print(f"{line} ({r['amortised_over_potrf']:.3f} at one in {r['cycle']})")
+
+
+def _by_rows(low, name):
+    return {str(b): {str(r["d"]): r[name] for r in low if r["b"] == b} for b in (1, 16)}
 
 
 if __name__ == "__main__":

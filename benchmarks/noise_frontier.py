@@ -48,6 +48,7 @@ from exhume.protocol import Ledger, Server, Summary, Update
 
 GAMMA = 1e-3
 DRAWS = 60
+MASK_SPREAD = 0.7
 
 
 class Problem:
@@ -141,10 +142,11 @@ class View:
         for i, row in enumerate(p.deleted):
             w, sides = self.white[i], self.sides[i]
             label, lev, dots = p.y[row], float(w @ w), self.own @ w
-            Z, N = p.rng.standard_normal((p.d, p.c)), p.symmetric()
-            told = any(noise.tau is not None for noise in noises)
-            forms = ((self.own @ N) * self.own).sum(axis=1) if told else None
-            top = float(eigh(N, eigvals_only=True, subset_by_index=[p.d - 1, p.d - 1])[0]) if told else 0.0
+            Z, N, forms, top = p.rng.standard_normal((p.d, p.c)), None, None, 0.0
+            if any(noise.tau is not None for noise in noises):
+                N = p.symmetric()
+                forms = ((self.own @ N) * self.own).sum(axis=1)
+                top = float(eigh(N, eigvals_only=True, subset_by_index=[p.d - 1, p.d - 1])[0])
             moved, seen = self.own @ Z, w @ Z
             mus.append([noise.mu(lev, sides[label]) for noise in noises])
             for j, noise in enumerate(noises):
@@ -225,17 +227,29 @@ def continual_cost(problem, s, tau, sizes):
     return lost(problem, map(head, sizes))
 
 
-def continual(problem, pairs, events):
-    """Return one row per sigma and spread of the noise of `exhume.hardened`."""
-    f = Factorisation.of(events + 1)
+def in_measure(problem, pairs, sigmas, events):
+    """Return the noise of `exhume.hardened` for each sigma and spread, and the earlier mask for some sigmas.
+
+    The mask is read as a deletion is behind it when it happens, and after the history.
+    """
+    f, d = Factorisation.of(events + 1), problem.d
     rules = [ContinualNoise(before_gram(*pair), spread=pair[1], horizon=events + 1, cap=CAP) for pair in pairs]
-    noises = [Noise(*rule.event_noise(problem.d), cap=CAP).over(f.sensitivity) for rule in rules]
-    rates, mus = whitened(problem).read([*noises, *(noise.over(math.sqrt(2)) for noise in noises)])
+    noises = [Noise(*rule.event_noise(d), cap=CAP).over(f.sensitivity) for rule in rules]
+    masks = [DeletionMask(before_gram(sigma, MASK_SPREAD), spread=MASK_SPREAD, key=b"0" * 32) for sigma in sigmas]
+    once = [Noise(*rule.deletion_noise(d)) for rule in masks]
+    told = [*noises, *(noise.over(math.sqrt(2)) for noise in noises)]
+    later = [noise.over(mask_history(events)) for noise in once]
+    rates, mus = whitened(problem).read([*told, *once, *later])
     rows = []
     for i, ((sigma, spread), rule) in enumerate(zip(pairs, rules, strict=True)):
-        cost = continual_cost(problem, *rule.event_noise(problem.d), growths(events))
+        cost = continual_cost(problem, *rule.event_noise(d), growths(events))
         rows.append({"name": "continual", "sigma": sigma, "spread": spread, "mu": float(mus[i]), **cost})
         rows[-1] |= _rates(rates[i], rates[len(pairs) + i])
+    for i, (sigma, rule) in enumerate(zip(sigmas, masks, strict=True)):
+        cost = continual_cost(problem, rule.sigma, rule.spread / (2 * math.sqrt(d)), np.ones(DRAWS))
+        for name, at in (("mask, at once", len(told) + i), ("mask, history", len(told) + len(sigmas) + i)):
+            rows.append({"name": name, "sigma": sigma, "spread": MASK_SPREAD, "mu": float(mus[at]), **cost})
+            rows[-1] |= _rates(rates[at])
     return rows
 
 
@@ -305,18 +319,6 @@ def mask_history(events, clients=12, memory=0.5, seed=0):
     return float(np.sqrt(np.ones(count) @ np.linalg.solve(K @ K.T, np.ones(count))))
 
 
-def mask(problem, sigma, events):
-    """Return the earlier default: what a deletion is behind when it happens, and after a history."""
-    rule = DeletionMask(before_gram(sigma), key=b"0" * 32)
-    once = Noise(*rule.deletion_noise(problem.d))
-    noises = [once, once.over(mask_history(events))]
-    rates, mus = whitened(problem).read(noises)
-    cost = continual_cost(problem, before_gram(sigma), 0.7 / (2 * math.sqrt(problem.d)), np.ones(DRAWS))
-    names = ("mask, at once", "mask, history")
-    made = zip(names, mus, rates, strict=True)
-    return [{"name": name, "sigma": sigma, "mu": float(mu), **cost, **_rates(rate)} for name, mu, rate in made]
-
-
 def history_cost(problem, rule, events, every=25):
     """Return the mean points that the heads of a whole history lose: rows go and come back, one at a time."""
     server = Server(Ledger(Summary(problem.F.T @ problem.F, problem.G), GAMMA), release=rule)
@@ -334,17 +336,16 @@ def results(name, options):
     problem = Problem(name, options.trials)
     sigmas = options.sigmas or [sigma_for(len(problem.F), problem.d)]
     pairs = [(sigma, spread) for spread in options.spreads for sigma in sigmas]
-    made = continual(problem, pairs, options.events)
+    made = in_measure(problem, pairs, [] if options.ours else sigmas, options.events)
+    ours = [row for row in made if row["name"] == "continual"]
     if options.server:
-        for row in made:
-            rule = ContinualNoise(
-                before_gram(row["sigma"], row["spread"]), spread=row["spread"], horizon=options.events + 1, cap=CAP
-            )
+        for row in ours:
+            sigma = before_gram(row["sigma"], row["spread"])
+            rule = ContinualNoise(sigma, spread=row["spread"], horizon=options.events + 1, cap=CAP)
             row["server_lost"] = history_cost(problem, rule, options.events)
     if not options.ours:
-        mus = [row["mu"] for row in made]
+        mus = [row["mu"] for row in ours]
         made += adassp(problem, mus, options.events) + output(problem, mus, options.events)
-        made += [row for sigma in sigmas for row in mask(problem, sigma, options.events)]
     size = {"d": problem.d, "rows": len(problem.F), "classes": problem.c, "trials": len(problem.deleted)}
     return {"data": name, **size, "events": options.events, "accuracy": problem.exact, "choices": made}
 

@@ -1,9 +1,12 @@
 """Questions that a prediction service must answer until an attacker reads a deleted record's label, by kind of answer.
 
 For each kind of answer: identify the state by probes whose heads are read off by questions, then read deletions of one
-record each by one more head. Small sizes, because labels alone cost about ``50 d (c - 1)`` questions a head.
+record each by one more head. Small sizes, because labels alone cost about ``50 d (c - 1)`` questions a head; of MNIST
+and CIFAR-10 ``--dim`` takes the first so many features.
 
     python benchmarks/questions.py
+    python benchmarks/questions.py --data mnist --encoder resnet18 --classes 10 --dim 512 --answers scores top-k
+    python benchmarks/questions.py --data mnist --encoder resnet18 --classes 10 --dim 32
 """
 
 import argparse
@@ -20,6 +23,7 @@ from exhume.attack.probes.base import moment_update
 from exhume.attack.recover.scaled import up_to_scale
 from exhume.attack.session import Attack
 from exhume.data import dirichlet, load_features, select_attacker
+from exhume.errors import NotIdentifiedError
 from exhume.numerics import relative
 from exhume.protocol import Update
 from exhume.simulate.federation import Federation
@@ -41,7 +45,10 @@ def played(case, answers, options):
             standing = total
             heads.append(read_head(service, d, c, rng=rng))
         target.submit(moment_update(-standing))
-        state = scaled(heads[0], heads[1:], totals)
+        try:
+            state = scaled(heads[0], heads[1:], totals)
+        except NotIdentifiedError as failure:
+            return {"answers": answers, "d": d, "c": c, "questions_before": service.asked, "failed": failure.reason}
         error = relative(state.H / np.linalg.norm(state.H) - H / np.linalg.norm(H), H / np.linalg.norm(H))
     else:
         attack = Attack(PredictionTarget(service, target, d, c, rng=rng))
@@ -73,6 +80,9 @@ def played(case, answers, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="digits")
+    parser.add_argument("--encoder", default="random-relu")
+    parser.add_argument("--answers", nargs="+", default=list(ANSWERS), choices=ANSWERS)
     parser.add_argument("--dim", type=int, default=32)
     parser.add_argument("--classes", type=int, default=6)
     parser.add_argument("--deletions", type=int, default=20)
@@ -80,14 +90,16 @@ def main():
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    features = load_features("digits", "random-relu", dim=options.dim)
+    small = options.data == "digits"
+    features = load_features(options.data, options.encoder, dim=options.dim if small else None)
     kept = features.train_labels < options.classes
-    F, y = features.train_features[kept], features.train_labels[kept]
-    parts = dirichlet(y, 3, 1.0, 0)
+    F, y = np.ascontiguousarray(features.train_features[kept][:, : options.dim]), features.train_labels[kept]
+    parts = dirichlet(y, *((3, 1.0) if small else (50, 0.05)), 0)
     case = Scenario(F, y, options.classes, parts, select_attacker(F, parts), 1e-3)
     with threadpool_limits(1):
-        rows = [played(case, answers, options) for answers in ANSWERS]
-    print(json.dumps(rows) if options.json else "\n".join(map(str, rows)))
+        for answers in options.answers:
+            row = played(case, answers, options)
+            print(json.dumps(row) if options.json else row, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,20 @@
 """Point the audit at a server that is not ours:
 
 exhume audit --target examples.audit_ranpac:target --i-operate-this-server
+
+or just `python examples/audit_ranpac.py`.
 """
 
-from examples.ranpac_server import RanPAC
+import sys
+from pathlib import Path
+
 from sklearn.datasets import load_digits
 
 from exhume import Head, Update
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this file runs from any folder
+
+from examples.ranpac_server import RanPAC
 
 
 class RanPACTarget:
@@ -31,8 +39,6 @@ def target() -> RanPACTarget:
 
 
 if __name__ == "__main__":
-    import sys
-
     from exhume.cli.main import main
 
     sys.argv[1:] = ["audit", "--target", "examples.audit_ranpac:target", "--i-operate-this-server", *sys.argv[1:]]

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from exhume.advise.defences import defences
+from exhume.audit.accepted import Risk
 from exhume.audit.settings import make_settings
 from exhume.cli.main import app
 from exhume.defence.config import parse
@@ -89,7 +90,9 @@ def test_every_toml_on_a_page_is_read():
             if "project" in content:
                 continue
             read += 1
-            if "version" in content:
+            if "risk" in content:
+                assert all(Risk.model_validate(entry) for entry in content["risk"]), page
+            elif "version" in content:
                 assert parse(content), page
             else:
                 assert make_settings(content), page
@@ -101,3 +104,15 @@ def test_links_between_pages_lead_somewhere():
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
             if "://" not in link:
                 assert ((ROOT / page).parent / link).exists(), (page, link)
+
+
+def test_the_readme_works_on_a_package_index():
+    """Its links and its picture are absolute, and lead to files that are here."""
+    own = ("https://github.com/exhume/exhume/blob/main/", "https://raw.githubusercontent.com/exhume/exhume/main/")
+    links = re.findall(r"\]\(([^)\s]+)\)", TEXTS["README.md"])
+    assert len(links) > 8
+    for link in links:
+        assert link.startswith("https://"), link
+        for place in own:
+            if link.startswith(place):
+                assert (ROOT / link.removeprefix(place).partition("#")[0]).exists(), link

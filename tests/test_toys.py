@@ -122,7 +122,7 @@ def test_explain_names_them(toys, tmp_path):
 
 
 def test_a_toy_probe_audits_digits_end_to_end(toys, tmp_path):
-    words = "audit --dim 32 --trials 4 --kind record --precision float64 --jobs 1 --json found.json"
+    words = "audit --dim 32 --trials 4 --kind record --precision float64 --jobs 1 --no-remedy --json found.json"
     toy = "--probe shuffled --estimator pseudo-inverse --recovery projected,rank-one"
     said = command(toys, *words.split(), *toy.split(), cwd=tmp_path)
     assert said.startswith("Verdict: REPLAY.")
@@ -136,7 +136,9 @@ def test_a_toy_probe_audits_digits_end_to_end(toys, tmp_path):
 
 def test_toy_rules_and_a_toy_attacker_are_audited(toys, tmp_path):
     (tmp_path / "server.toml").write_text(SERVER)
-    words = "audit --data stripes --encoder unit --clients 3 --trials 2 --kind record --probe shuffled --jobs 1"
+    words = (
+        "audit --data stripes --encoder unit --clients 3 --trials 2 --kind record --probe shuffled --jobs 1 --no-remedy"
+    )
     more = "--defence server.toml --attack one-by-one --json found.json"
     said = command(toys, *words.split(), *more.split(), cwd=tmp_path)
     assert "few-messages, shifted-totals, counting" in said

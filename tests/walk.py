@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-COMMAND = "audit --dim 32 --trials 1 --kind record --probe designed --precision float64 --recovery rank-one --jobs 1"
+COMMAND = "audit --dim 32 --trials 1 --kind record --probe designed --precision float64 --recovery rank-one"
+COMMAND += " --jobs 1 --no-remedy"
 
 
 def walk(words: list[str], whole: bool = False) -> list[str]:

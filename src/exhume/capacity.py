@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -20,21 +21,25 @@ def free_memory() -> int | None:
     return min(left) if left else None
 
 
-def require_memory(option: str, got: object, needed: float, what: str) -> None:
-    """Refuse an option's value if what it asks for does not fit into memory."""
+def require_memory(option: str, got: object, needed: float, what: str, hint: str = "") -> None:
+    """Refuse an option's value if what it asks for does not fit into memory; a hint says what would."""
     free = free_memory()
     if free is not None and needed > free:
         raise InputError(
-            option, f"small enough for memory ({what} would need at least {_size(needed)}; {_size(free)} are free)", got
+            option,
+            f"small enough for memory ({what} would need at least {_size(needed)}; {_size(free)} are free{hint})",
+            got,
         )
 
 
-def require_federation(d: int | None, processes: int = 1) -> None:
+def require_federation(d: int | None, processes: int = 1, squares: int = SQUARES) -> None:
     """Refuse more features than the matrices of a federation and its attacker leave room for."""
     if d is not None:
         count = processes or os.cpu_count() or 1
         what = f"the matrices of {count} process{'es' if count > 1 else ''}"
-        require_memory("dim", d, count * SQUARES * 8.0 * d * d, what)
+        fitting = math.isqrt(int((free_memory() or 0) / (count * squares * 8)))
+        fewer = " or fewer --jobs" if count > 1 else ""
+        require_memory("dim", d, count * squares * 8.0 * d * d, what, f": at most --dim {fitting}{fewer}")
 
 
 def _available() -> int | None:

@@ -19,11 +19,13 @@ __all__ = [
     "MissingExtraError",
     "NotHeldError",
     "NotIdentifiedError",
+    "NoteWarning",
     "OldNameWarning",
     "RefusedError",
     "SingularStateError",
     "StaleServerError",
     "StoreError",
+    "UnsettledError",
     "WireError",
     "WorkerDiedError",
     "shown",
@@ -122,6 +124,20 @@ class RefusedError(ExhumeError):
         return type(self), (self.reason, self.rule)
 
 
+class UnsettledError(ConnectionError):
+    """An answer that never came: whether the message counts is not known. `key`, if there is one, asks later.
+
+    It is a breakdown of what was talked to, not an error of Exhume's own.
+    """
+
+    def __init__(self, reason: str, key: str | None = None) -> None:
+        self.reason, self.key = reason, key
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.reason, self.key)
+
+
 class AttackError(ExhumeError):
     """An attack could not be carried out."""
 
@@ -148,7 +164,8 @@ class MissingExtraError(ExhumeError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         self.what = what
         self.extra = extra
-        super().__init__(f"{what} needs the '{extra}' extra: pip install 'exhume[{extra}]'")
+        install = f"pip install 'exhume[{extra}]', or pip install -e '.[{extra}]' in a checkout"
+        super().__init__(f"{what} needs the '{extra}' extra: {install}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.what, self.extra)
@@ -161,6 +178,10 @@ class WorkerDiedError(ExhumeError):
         super().__init__(
             "a worker process died, perhaps for want of memory; finished work is kept: run again, with fewer --jobs"
         )
+
+
+class NoteWarning(UserWarning):
+    """Something that was done for the user and that the user should know, such as a mapping of labels."""
 
 
 class OldNameWarning(UserWarning):

@@ -10,6 +10,7 @@ from exhume.attack.probes.base import moment_update
 from exhume.attack.recover.scaled import up_to_scale
 from exhume.attack.session import Attack
 from exhume.errors import AttackError, InputError, NotIdentifiedError
+from exhume.protocol.head import Head
 from tests.attack.worlds import clustered, gap
 
 
@@ -19,6 +20,19 @@ def spread_totals(d, c, scale=100.0):
     stack = np.zeros((d, m * (c - 1)))
     stack[:, :d] = scale * np.eye(d)
     return [np.pad(stack[:, j * (c - 1) : (j + 1) * (c - 1)], ((0, 0), (0, 1))) for j in range(m)]
+
+
+class Fixed:
+    """A target whose head stays."""
+
+    def __init__(self, W):
+        self._head = Head(W)
+
+    def head(self):
+        return self._head
+
+    def submit(self, update):
+        raise AssertionError
 
 
 def centred(W):
@@ -35,6 +49,26 @@ def test_the_head_comes_out_of_answers(answers, most):
     if answers != "labels":
         assert gap(W, truth) < most
     assert service.asked == {"scores": 10, "top-k": service.asked, "labels": service.asked}[answers]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_class_that_seldom_comes_out_takes_more_questions(seed):
+    d, c, rng = 8, 4, np.random.default_rng(seed)
+    W = rng.standard_normal((d, c))
+    W[:, 3] = W[:, :3].mean(axis=1) + 0.05 * rng.standard_normal(d)  # among the others, hardly ever the best
+    service = PredictionService(Fixed(W), "labels")
+    found = read_head(service, d, c, rng=np.random.default_rng(0))
+    assert gap(centred(found), centred(W)) < 1e-9
+    even = PredictionService(Fixed(np.random.default_rng(seed).standard_normal((d, c))), "labels")
+    read_head(even, d, c, rng=np.random.default_rng(0))
+    assert service.asked > even.asked
+
+
+def test_a_class_that_never_comes_out_is_said_to():
+    W = np.random.default_rng(0).standard_normal((6, 3))
+    W[:, 2] = W[:, :2].mean(axis=1)
+    with pytest.raises(AttackError, match="hardly ever comes out"):
+        read_head(PredictionService(Fixed(W), "labels"), 6, 3, rng=np.random.default_rng(0))
 
 
 def test_questions_grow_with_what_an_answer_hides():

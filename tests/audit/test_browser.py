@@ -35,6 +35,11 @@ document.getElementById("page").addEventListener("load", (event) => {
     wide: page.documentElement.scrollWidth,
     images: [...page.images].map((i) => i.complete && i.naturalWidth > 0 && box(i)),
     drawings: [...page.querySelectorAll("figure svg")].map(box),
+    clipped: [...page.querySelectorAll("main *")]
+      .filter((e) => !e.closest("svg, details") && e.clientWidth > 1)
+      .filter((e) => e.getBoundingClientRect().right > view.innerWidth + 1
+        || (e.scrollWidth > e.clientWidth + 1 && view.getComputedStyle(e).overflowX !== "visible"))
+      .map((e) => `${e.tagName} ${e.className} ${e.textContent.trim().slice(0, 40)}`),
     verdict: page.getElementById("verdict").innerText,
     small: [...page.querySelectorAll("main p, main li, main td, main dd")]
       .filter((e) => parseFloat(view.getComputedStyle(e).fontSize) < 11).length,
@@ -60,15 +65,16 @@ def look(folder, profile, width):
     return json.loads(html.unescape(found[1])), console
 
 
-@pytest.mark.parametrize("width", [400, 1000])
+@pytest.mark.parametrize("width", [390, 800, 1280])
 def test_the_report_in_a_browser(small, tmp_path, width):
     (tmp_path / "report.html").write_bytes((small.out / "report.html").read_bytes())
     seen, console = look(tmp_path, tmp_path / "profile", width)
     assert console == []
     assert seen["width"] == width
     assert seen["wide"] <= width
+    assert seen["clipped"] == []
     assert len(seen["images"]) == 1
-    assert len(seen["drawings"]) == 4
+    assert len(seen["drawings"]) == 5
     assert all(seen["images"] + seen["drawings"])
     assert seen["small"] == 0
     assert seen["requests"] == []
@@ -78,9 +84,10 @@ def test_the_report_in_a_browser(small, tmp_path, width):
 
 def test_the_report_on_settings_fits_a_phone(hardened, tmp_path):
     (tmp_path / "report.html").write_bytes((hardened.out / "report.html").read_bytes())
-    seen, console = look(tmp_path, tmp_path / "profile", 400)
+    seen, console = look(tmp_path, tmp_path / "profile", 390)
     assert console == []
-    assert seen["wide"] <= 400
+    assert seen["wide"] <= 390
+    assert seen["clipped"] == []
     assert all(seen["images"] + seen["drawings"])
     assert seen["small"] == 0
     assert seen["requests"] == []

@@ -34,7 +34,7 @@ def test_json_has_what_it_promises(small):
     assert found["schema"] == SCHEMA
     assert found["command"] == "exhume audit --dim 16"
     assert found["seed"] == 0
-    assert set(found["verdict"]) == {"severity", "text"}
+    assert set(found["verdict"]) == {"severity", "text", "guarantee", "next_steps"}
     wanted = {
         "data", "encoder", "dim", "probe", "precision", "recovery", "kind", "trials", "identified", "labels_correct",
         "relerr_gram", "relerr_moment", "relerr_feature", "responses_first", "responses_next", "replay_head_error",
@@ -82,7 +82,8 @@ def test_the_page_is_self_contained_and_accessible(small):
     page = Page(text)
     assert not re.search(r'(src|href)="(?!#|data:)', text.replace("xlink:href", "href"))
     assert "@import" not in text
-    assert "<script" not in text
+    assert text.count("<script>") == 1 and "<script " not in text  # inline, and nothing else
+    assert "default-src 'none'" in text
     assert page.all("html")[0]["lang"] == "en"
     for landmark in ("header", "nav", "main", "footer"):
         assert len(page.all(landmark)) == 1
@@ -107,4 +108,4 @@ def test_the_page_names_its_origin_and_says_what_to_see(small):
         assert words in text
     for line in report.verdict.text.splitlines()[1:]:
         assert line.strip().replace("'", "&#39;") in text
-    assert text.count("<figcaption>") == 5
+    assert text.count("<figcaption>") == 6

@@ -5,14 +5,14 @@ from exhume.audit.outcome import carry_out
 from exhume.audit.plan import prepare
 from exhume.audit.run import assess, audit
 from exhume.audit.settings import make_settings
-from tests.audit.conftest import SMALL
+from tests.audit.conftest import SMALL, numbers
 
 
 def test_the_number_of_jobs_does_not_change_a_number(small, tmp_path):
     settings = make_settings({**SMALL, "jobs": 2, "out": tmp_path})
     outcome, report = assess(settings, command="exhume audit --dim 16")
     assert outcome.reused == 0
-    assert report.model_dump() == small.done.report.model_dump()
+    assert numbers(report) == numbers(small.done.report)
 
 
 def test_another_seed_gives_other_numbers(small, tmp_path):

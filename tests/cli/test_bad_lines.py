@@ -117,6 +117,20 @@ audit --config nowhere.toml
 audit --config folder
 audit --config broken.toml
 audit --config unknown.toml
+audit --compare nowhere.json
+audit --compare a-file
+audit --compare object/results.json
+audit --compare ''
+audit --accept broken.toml
+audit --accept unknown.toml
+audit --accept nowhere.toml
+audit --fail-on worse
+audit --sarif folder
+audit --junit a-file/found.xml
+audit --markdown ''
+advise --features nowhere.npz
+advise --features table.csv
+advise --features rows.npy
 audit --config wrong.toml
 audit --config zero.toml
 audit --config no-out.toml
@@ -151,12 +165,10 @@ FEATURES = """
 {0} --features mine-complex.npz
 {0} --features mine-few-labels.npz
 {0} --features mine-real-labels.npz
-{0} --features mine-negative-labels.npz
 {0} --features mine-rowless.npz
 {0} --features mine-objects.npz
 {0} --features mine-narrow-test.npz
 {0} --features mine-half-test.npz
-{0} --features mine-huge-label.npz
 {0} --features mine-nameless.npz
 {0} --features mine-none.npz
 {0} --features mine-good.npz --encoder resnet18

@@ -7,7 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json
+from exhume.cli._help import EXAMPLES, panel_of
+from exhume.cli._options import Command, Jobs, JsonTo, console_for, json_text, listed, put_json, say
+from exhume.cli.main import app as main_app
 
 app = typer.Typer()
 
@@ -71,3 +73,63 @@ def test_jobs_below_zero_is_bad_usage() -> None:
 )
 def test_lists_by_comma_or_repeated(given: list[str] | None, items: list[str]) -> None:
     assert listed(given) == items
+
+
+COMMANDS = {name: typer.main.get_command(main_app).commands[name] for name in ("audit", "advise")}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_option_stands_in_a_group(name: str) -> None:
+    for option in COMMANDS[name].params:
+        if not getattr(option, "hidden", False):
+            assert panel_of(option.opts[0].removeprefix("--")), option.opts
+
+
+def test_help_has_groups_and_examples_that_are_commands() -> None:
+    text = CliRunner().invoke(main_app, ["audit", "--help"], env={"COLUMNS": "80"}).output
+    for words in ("Data", "Federation", "Judgement", "Examples:", "exhume audit --features mine.npz"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 80
+    for command, lines in EXAMPLES.items():
+        for line in lines:
+            assert line.startswith(command)
+            found = typer.main.get_command(main_app)
+            for word in command.split()[1:]:
+                found = found.commands[word]
+            known = {flag for option in found.params for flag in option.opts}
+            assert {word for word in line.split() if word.startswith("--")} <= known, line
+
+
+@pytest.mark.parametrize(
+    ("option", "begun", "offered"),
+    [
+        ("data", "dig", "digits"),
+        ("probe", "designed,own", "designed,own-data"),
+        ("fail_on", "wor", "worse"),
+        ("defence", "hard", "hardened"),
+        ("defence", "ser", "server.toml"),
+        ("engine", "fl", "flower"),
+    ],
+)
+def test_values_are_completed(
+    option: str, begun: str, offered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.toml").touch()
+    (parameter,) = [p for p in COMMANDS["audit"].params if p.name == option]
+    context = typer.main.get_command(main_app).commands["audit"].make_context("audit", [], resilient_parsing=True)
+    assert offered in [item.value for item in parameter.shell_complete(context, begun)]
+
+
+def test_sentences_fold_at_words_on_a_terminal_only() -> None:
+    import io
+
+    from rich.console import Console
+
+    words = "  a sentence of many words with a/very/long/path/that/stays/whole/" + "x" * 60 + " in it"
+    for terminal in (True, False):
+        out = io.StringIO()
+        say(Console(file=out, force_terminal=terminal, width=50, color_system=None), words)
+        lines = out.getvalue().splitlines()
+        assert (len(lines) > 1) is terminal
+        assert " ".join(out.getvalue().split()) == " ".join(words.split())

@@ -59,6 +59,22 @@ def test_compare(out: Path) -> None:
     assert paper("compare", "--out", out / "nowhere").exit_code != 0
 
 
+def test_compare_tells_by_kind_how_many_agree() -> None:
+    committed = Path(__file__).parents[2] / "docs" / "results"
+    cells = json.loads(paper("compare", "--out", committed, "--json").stdout)
+    assert {"kind", "agrees", "gap"} <= set(cells[0])
+    assert all(cell["kind"] for cell in cells)
+    done = paper("compare", "--out", committed)
+    agree = sum(cell["agrees"] for cell in cells)
+    assert f"{agree} of {len(cells)} comparable cells agree with the paper by the rule of their kind" in done.stdout
+    rows = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
+    assert rows["all"][:2] == [str(len(cells)), str(agree)]
+    for kind in ("count", "whole", "percentage", "error", "property", "signed", "bound", "most"):
+        mine = [cell for cell in cells if cell["kind"] == kind]
+        assert mine, kind
+        assert rows[kind][:2] == [str(len(mine)), str(sum(cell["agrees"] for cell in mine))]
+
+
 def test_list() -> None:
     assert "rank_threshold" in paper("list").stdout
     found = json.loads(paper("list", "--json", "-").stdout)
@@ -68,3 +84,34 @@ def test_list() -> None:
 def test_names_that_are_not_known() -> None:
     done = paper("run", "rank-treshold")
     assert "did you mean 'rank_threshold'" in str(done.exception)
+
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_compare_marks_filters_and_sums_up() -> None:
+    def lines(*words: str) -> list[str]:
+        done = paper("compare", "--out", COMMITTED, *words)
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()
+
+    whole, agree, differ = lines(), lines("--only", "agree"), lines("--only", "differ")
+    marked = [sum(word in line.split() for line in whole) for word in ("agrees", "DIFFERS")]
+    assert min(marked) > 0
+    assert sum("agrees" in line.split() for line in agree) == marked[0]
+    assert sum("DIFFERS" in line.split() for line in agree) == 0
+    assert sum("DIFFERS" in line.split() for line in differ) == marked[1]
+    assert whole[-1] == agree[-1] == differ[-1]  # the summary is of everything
+    one = lines("--table", "attacker_data")
+    assert {line.split()[0] for line in one if "agrees" in line.split()} == {"attacker_data"}
+    assert one[-1] != whole[-1]
+    assert paper("compare", "--out", COMMITTED, "--only", "both").exit_code != 0
+    assert paper("compare", "--out", COMMITTED, "--table", "nothing").exit_code != 0
+
+
+def test_a_quick_run_does_not_look_like_a_failed_reproduction() -> None:
+    from exhume.cli.paper import _quick_verdict
+    from exhume.paper.render import read_comparisons
+
+    text = _quick_verdict(read_comparisons(COMMITTED / "results.json"))
+    assert "small samples" in text and "without a written reason" not in text

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from exhume.data import load_features
-from exhume.errors import DataError, InputError
+from exhume.data import given_features, load_features
+from exhume.data.own import read_own
+from exhume.errors import DataError, InputError, NoteWarning
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((23, 4)), np.arange(23) % 3
@@ -54,8 +55,9 @@ def test_projection_of_own_features(tmp_path):
         ({"features": X[:0], "labels": Y[:0]}, "features"),
         ({"features": np.where(X > 1, np.nan, X), "labels": Y}, "features"),
         ({"features": X, "labels": Y[:-1]}, "labels"),
-        ({"features": X, "labels": Y.astype(float)}, "labels"),
-        ({"features": X, "labels": Y - 1}, "labels"),
+        ({"features": X, "labels": Y + 0.5}, "labels"),
+        ({"features": X, "labels": np.where(Y == 1, np.nan, Y)}, "labels"),
+        ({"features": X, "labels": Y, "test_features": TX, "test_labels": TY.astype(str)}, "labels"),
         ({"features": X, "labels": Y, "test_features": TX[:, 1:], "test_labels": TY}, "test_features"),
     ],
 )
@@ -67,7 +69,7 @@ def test_bad_arrays_name_their_field(tmp_path, arrays, field):
 
 
 def test_bad_files(tmp_path):
-    for name in ("broken.npz", "broken.npy", "broken.safetensors", "mine.csv"):
+    for name in ("broken.npz", "broken.npy", "broken.safetensors", "mine.txt"):
         (tmp_path / name).write_bytes(b"not what it says")
     labels = tmp_path / "broken.npy"
     with pytest.raises(DataError, match="is not a file"):
@@ -82,8 +84,8 @@ def test_bad_files(tmp_path):
         load_features("features", "none", path=tmp_path / "broken.npy")
     with pytest.raises(InputError, match="labels must be absent"):
         load_features("features", "none", path=tmp_path / "broken.npz", labels=labels)
-    with pytest.raises(InputError, match=r"\.npz, \.npy or \.safetensors"):
-        load_features("features", "none", path=tmp_path / "mine.csv")
+    with pytest.raises(InputError, match=r"\.npz, \.npy, \.safetensors, \.csv or \.parquet"):
+        load_features("features", "none", path=tmp_path / "mine.txt")
 
 
 def test_npz_cut_short(tmp_path):
@@ -110,3 +112,93 @@ def test_own_features_need_a_path_and_have_no_images(tmp_path):
         load_features("features", "resnet18", path=tmp_path / "mine.npz")
     with pytest.raises(InputError, match="only with data 'features'"):
         load_features("digits", path=tmp_path / "mine.npz")
+
+
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (NAMES[Y], "ant is 0, bee is 1, cat is 2"),
+        (Y + 1, "1 is 0, 2 is 1, 3 is 2"),
+        (2.0 * Y - 1, "-1 is 0, 1 is 1, 3 is 2"),
+        (Y * 2**40, "is 2"),
+    ],
+)
+def test_labels_become_classes_from_zero_with_a_note(tmp_path, labels, words):
+    np.savez(tmp_path / "mine.npz", features=X, labels=labels)
+    with pytest.warns(NoteWarning, match=words):
+        found = load_features("features", "none", path=tmp_path / "mine.npz")
+    test = np.arange(23) % 5 == 4
+    assert found.classes == 3
+    assert np.array_equal(found.train_labels, Y[~test]) and np.array_equal(found.test_labels, Y[test])
+
+
+def test_classes_from_zero_need_no_note(tmp_path, recwarn):
+    np.savez(tmp_path / "mine.npz", features=X, labels=Y)
+    load_features("features", "none", path=tmp_path / "mine.npz")
+    assert not [w for w in recwarn if issubclass(w.category, NoteWarning)]
+
+
+def test_rows_for_a_live_server_keep_its_classes(tmp_path):
+    np.savez(tmp_path / "one.npz", features=X, labels=Y + 1)
+    assert np.unique(read_own(tmp_path / "one.npz")[1]).tolist() == [1, 2, 3]
+    np.savez(tmp_path / "words.npz", features=X, labels=NAMES[Y])
+    with pytest.raises(InputError, match="classes from 0"):
+        read_own(tmp_path / "words.npz")
+
+
+def table(tmp_path, header, rows):
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "mine.csv"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_table_of_comma_separated_values(tmp_path, first):
+    header = "label,a,b,c,d" if first else "a,b,c,d,kind"
+    rows = [[NAMES[y], *x] if first else [*x, NAMES[y]] for x, y in zip(X, Y, strict=True)]
+    with pytest.warns(NoteWarning, match="ant is 0"):
+        found = load_features("features", "none", path=table(tmp_path, header, rows))
+    test = np.arange(23) % 5 == 4
+    assert np.array_equal(found.train_features, X[~test]) and np.array_equal(found.test_labels, Y[test])
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "words"),
+    [
+        ("a,b,label", [[1, 2, 0], [1, 2]], "line 3 has another number"),
+        ("1,2,3", [[1, 2, 0]], "different names of columns"),
+        ("a,a,label", [[1, 2, 0]], "different names of columns"),
+        ("a,b,label", [[1, "x", 0]], "column b of .* must be numbers"),
+        ("label", [[1]], "some features and the labels"),
+        ("", [], "different names of columns"),
+    ],
+)
+def test_bad_tables(tmp_path, header, rows, words):
+    with pytest.raises((InputError, DataError), match=words):
+        load_features("features", "none", path=table(tmp_path, header, rows))
+
+
+def test_parquet_files_and_data_frames(tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed (the extra tables)")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra tables)")
+    frame = pandas.DataFrame(X, columns=list("abcd")).assign(target=Y + 5)
+    frame.to_parquet(tmp_path / "mine.parquet")
+    with pytest.warns(NoteWarning):
+        found = [
+            load_features("features", "none", path=tmp_path / "mine.parquet"),
+            given_features(frame),
+            given_features(frame, "target"),
+            given_features(frame[list("abcd")], frame["target"]),
+            given_features(frame[list("abcd")], [NAMES[y] for y in Y]),
+        ]
+    for one in found:
+        assert np.array_equal(one.train_features, found[0].train_features)
+        assert np.array_equal(one.test_labels, found[0].test_labels)
+    with pytest.raises(InputError, match="columns of the data frame"):
+        given_features(frame, "nothing")
+    (tmp_path / "broken.parquet").write_bytes(b"not what it says")
+    with pytest.raises(DataError, match="cannot be read"):
+        load_features("features", "none", path=tmp_path / "broken.parquet")

@@ -9,6 +9,8 @@ from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
 from exhume.attack.state import Diagnostics, State
 from exhume.defence import Bounds, hardened, sigma_for
+from exhume.defence.default import GRAM_MU, LEAST_SPREAD, SPREAD, before_gram, hardened_config, spread_for
+from exhume.defence.release import ContinualNoise, Factorisation
 from exhume.errors import InputError, RefusedError
 from exhume.protocol import Head
 
@@ -106,7 +108,7 @@ def test_no_head_is_withheld_whatever_a_client_has_seen():
 
 
 def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
-    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.2
+    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.25
     assert sigma_for(1438, 256) == pytest.approx(0.03 * np.sqrt(1438 / 256))
     with pytest.raises(InputError):
         sigma_for(0, 5)
@@ -128,3 +130,55 @@ def test_the_public_name_is_the_same_function():
     assert one == other
     with pytest.raises(TypeError):
         ex.hardened(Crowd(300).ledger(), admission=False, sigmas=1.0)
+
+
+@pytest.mark.parametrize(("rows", "d"), [(60_000, 512), (50_000, 512), (12_000, 256), (1_438, 256), (900, 128)])
+def test_an_average_record_of_few_rows_gets_the_widest_spread_and_of_many_the_least(rows, d):
+    """Plain arithmetic on an average record: a rank-one gram of size d / rows against the noise of one lifetime."""
+    spread = spread_for(rows, d)
+    assert LEAST_SPREAD <= spread <= SPREAD
+    rule = ContinualNoise(0.1, spread=spread)
+    f, (_, tau) = Factorisation.of(1000), rule.event_noise(d)
+    mu = f.sensitivity * (d / rows) / (np.sqrt(2) * tau)
+    if LEAST_SPREAD < spread < SPREAD:
+        assert mu == pytest.approx(GRAM_MU)
+    else:
+        assert bool(mu <= GRAM_MU) is (spread == LEAST_SPREAD)
+    made = hardened_config(d, rows=rows).release[0].options
+    assert made["spread"] == spread and made["sigma"] == before_gram(sigma_for(rows, d), spread)
+
+
+def test_thousands_of_messages_of_one_client_cost_the_others_nothing_to_speak_of():
+    """Each message brings a draw; epochs that double and a gram that is steadied keep their sum small."""
+    crowd = Crowd(3000)
+    ledger = Ledger(Summary.of(crowd.F[:600], crowd.y[:600], C), GAMMA)
+    server = hardened(ledger, admission=False, horizon=50, key=KEY)
+    row = Summary.of(crowd.F[-1:], crowd.y[-1:], C)
+    lost = []
+    for i in range(1200):
+        server.submit(Update.adding(row) if i % 2 == 0 else Update.deleting(row), "mallory")
+        if i >= 1000 and i % 10 == 9:
+            exact, shown = ledger.head(), server.head().weights
+            right = [((crowd.F[600:] @ W).argmax(axis=1) == crowd.y[600:]).mean() for W in (exact, shown)]
+            lost.append(100 * (right[0] - right[1]))
+    assert server.release.rules[0].epochs == 5  # with epochs of 50 events it would be 25
+    assert np.mean(lost) < 1
+
+
+def test_large_rows_that_came_and_went_leave_the_noise_as_it_was():
+    """A measure that grows with what anybody adds is noisier for good; one of the expected rows does not grow."""
+    crowd = Crowd(3000)
+    far = np.random.default_rng(1).standard_normal((50, D))
+    far = Summary.of(40 * far / np.linalg.norm(far, axis=1)[:, None], np.arange(50) % C, C)
+    lost = {}
+    for grows in (None, True):
+        ledger = Ledger(Summary.of(crowd.F[:600], crowd.y[:600], C), GAMMA)
+        options = {} if grows is None else {"grows": grows}
+        server = hardened(ledger, admission=False, key=KEY, **options)
+        server.head()
+        for update in (Update.adding(far), Update.deleting(far)):
+            server.submit(update, "mallory")
+        size = np.linalg.norm(server.head().weights - ledger.head())
+        lost[grows] = size, server.release.rules[0].epochs
+    assert lost[None][1] == 1 and lost[True][1] > 1
+    assert lost[None][0] < lost[True][0]

@@ -1,6 +1,7 @@
 """Continual noise: the factorisation, the figure per event, what is saved, epochs, and the cap."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,11 +12,13 @@ from scipy.linalg import toeplitz
 
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Config, Entry, build, load_server, save_server
+from exhume.defence.admission import Ownership
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
-from exhume.defence.release._epoch import FLOOR, Draws, EpochMeasure, solve
+from exhume.defence.release._epoch import FLOOR, Draws, Epoch, EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation, square_root
 from exhume.defence.release._told import noise_of_history
 from exhume.errors import InputError, RefusedError
+from exhume.protocol import itemise
 
 D, C, GAMMA, KEY = 6, 3, 1e-2, "42" * 16
 
@@ -69,6 +72,28 @@ class TestFactorisation:
     def test_what_one_life_moves_is_at_most_the_root_of_two_events(self, n):
         """Columns of C have no negative product: all entries are positive."""
         assert Factorisation.of(n).encoder(n).min() > 0
+
+    @pytest.mark.extras
+    @pytest.mark.parametrize("n", [2, 17, 1000])
+    def test_jax_privacy_has_the_same_factors_and_the_same_account(self, n):
+        jax = pytest.importorskip("jax", reason="the 'oracle' extra is not installed")
+        toeplitz = pytest.importorskip(
+            "jax_privacy.matrix_factorization.toeplitz", reason="the 'oracle' extra is not installed"
+        )
+        buffered = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
+        f = Factorisation.of(n)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(toeplitz.optimal_max_error_strategy_coefs(n), square_root(n), rtol=1e-12)
+            encoder = np.cumsum(toeplitz.inverse_coef(f.decoder(n)))
+            np.testing.assert_allclose(encoder, f.encoder(n), rtol=1e-10)
+            assert float(toeplitz.sensitivity_squared(f.encoder(n))) == pytest.approx(f.sensitivity**2, rel=1e-10)
+            error = float(np.max(toeplitz.per_query_error(strategy_coef=f.encoder(n))))
+            assert error == pytest.approx(f.largest**2, rel=1e-10)
+            ours = buffered.BufferedToeplitz.build(f.decays, f.weights * f.decays)
+            np.testing.assert_allclose(ours.toeplitz_coefs(n), f.decoder(n), rtol=1e-10)
+            root = toeplitz.optimal_max_error_strategy_coefs(n)
+            best = float(toeplitz.sensitivity_squared(root) * np.max(toeplitz.per_query_error(strategy_coef=root)))
+        assert best * (1 - 1e-12) <= (f.sensitivity * f.largest) ** 2 <= 1.04 * best
 
     def test_a_horizon_of_nothing_is_refused(self):
         with pytest.raises(InputError, match="horizon"):
@@ -215,7 +240,7 @@ def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
     cap = 0.5 * free.accounts[0].mu
     rule = ContinualNoise(0.1, cap=cap, key=KEY)
     server, _ = played(rule, [("a", Update.adding(one(1)))])
-    assert rule.accounts[0].mu == cap and rule.quote(one(1)) == pytest.approx(math.sqrt(2) * cap)
+    assert rule.accounts[0].mu == pytest.approx(cap) and rule.quote(one(1)) == pytest.approx(math.sqrt(2) * cap)
     exact, epoch = server.ledger.summary, rule._epoch
     rule.masked_totals(server.ledger)
     whole = np.linalg.norm(epoch.measure.event(one(1)).moment)
@@ -230,7 +255,7 @@ def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
 
 
 def test_a_restart_in_the_middle_changes_nothing(tmp_path):
-    config = Config(release=(Entry.of("continual-noise", sigma=0.1, horizon=7, key=KEY), Entry.of("heads")))
+    config = Config(release=(Entry.of("continual-noise", sigma=0.1, horizon=4, key=KEY), Entry.of("heads")))
     updates = [("a", Update.adding(one(i))) for i in range(12)] + [("b", Update.deleting(one(i))) for i in range(4)]
     steady, restarted = (build(config, ledger()).server(ledger()) for _ in range(2))
     for i, (client, update) in enumerate(updates):
@@ -262,8 +287,8 @@ def test_a_server_set_back_draws_other_noise_for_another_event():
 
 def test_epochs_end_at_the_horizon_and_when_the_totals_have_grown_and_noise_stays():
     rule = ContinualNoise(0.1, horizon=4, key=KEY)
-    _, found = played(rule, [("a", Update.adding(one(i))) for i in range(9)])
-    assert rule.epochs == 3
+    _, found = played(rule, [("a", Update.adding(one(i))) for i in range(13)])
+    assert rule.epochs == 3  # of 4, 8 and 16 events
     steps = [np.linalg.norm(b[0] - a[0] - one(i).gram) for i, (a, b) in enumerate(pairwise(found))]
     assert max(steps) < 4 * np.median(steps)  # no jump where one epoch ends and the next begins
     grown = ContinualNoise(0.1, horizon=1000, key=KEY)
@@ -380,3 +405,71 @@ def test_told_every_total_the_best_combination_is_that_of_dense_least_squares():
     np.testing.assert_allclose(gram / tau, (c @ z).reshape(D, D) / (c @ c), atol=1e-8)
     assert size == pytest.approx(1 / np.sqrt(c @ c)) and moment.shape == (D, C)
     assert noise_of_history(states[:1]) is None
+
+
+def test_who_spends_events_turns_few_epochs_and_a_record_stays_at_its_mu():
+    rule = ContinualNoise(0.1, horizon=10, key=KEY)
+    server = server_of(rule)
+    server.submit(Update.adding(one(0)), "a")
+    event = rule.shown(one(1))
+    first, noise = rule.mu(event), rule.event_noise(D)
+    for i in range(1, 300):
+        server.submit(Update.adding(one(1)) if i % 2 else Update.deleting(one(1)), "mallory")
+    assert rule.epochs == 5  # 10 + 20 + 40 + 80 events are gone, the fifth has 160
+    assert rule.mu(event) == pytest.approx(first, rel=1e-12)
+    more = Factorisation.of(160).sensitivity / Factorisation.of(10).sensitivity
+    np.testing.assert_allclose(rule.event_noise(D), np.array(noise) * more)
+    # The spread that the epochs so far have left, each at its end: that of the first is 0.7.
+    lasted = [(Factorisation.of(n), n) for n in (10, 20, 40, 80)]
+    base = Factorisation.of(10).sensitivity * Factorisation.of(10).largest / 0.7
+    left = sum((f.sensitivity * f.growth(n) / base) ** 2 for f, n in lasted)
+    assert rule._epoch.left == pytest.approx(left, rel=1e-9)
+
+
+def test_a_gram_that_many_epochs_have_spread_is_drawn_towards_the_measure():
+    epoch = Epoch(EpochMeasure(np.eye(D), np.zeros((D, C))), None, None, left=0.51)
+    gram = np.diag(np.arange(D, dtype=float))
+    share = 0.7 / math.sqrt(0.51 + 0.49)
+    np.testing.assert_allclose(epoch.steadied(gram, 0.7), np.diag(share * np.arange(D) + 1 - share))
+    assert replace(epoch, left=0.0).steadied(gram, 0.75) is gram
+    assert replace(epoch, left=0.1).steadied(gram, 0.5) is gram  # 0.59 all in all
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("singly", ["in", "out", "both"])
+def test_whatever_company_a_cut_record_comes_and_goes_in_nothing_of_it_stays(singly, epochs):
+    """A client that added outliers one by one and took them out together once took more out of everybody's heads."""
+    free = ContinualNoise(0.1, key=KEY)
+    played(free, [("a", Update.adding(one(1)))])
+    rule = ContinualNoise(0.1, horizon=1000 if epochs == 1 else 3, cap=0.2 * free.accounts[0].mu, by_rows=True, key=KEY)
+    server = Server(ledger(), admission=[Ownership(D, C, show_rows=True)], release=Chain([rule, Heads()]))
+    server.submit(Update.adding(Summary.zeros(D, C)), "a")
+    F, y = rows(2, 1001)
+
+    def sides(apart):
+        return [(F[[i]], y[[i]]) for i in range(2)] if apart else [(F, y)]
+
+    rule.masked_totals(server.ledger)
+    before = rule.masked_totals(server.ledger)[0] - noise_on(rule)
+    for _ in range(5):
+        for side in sides(singly in ("in", "both")):
+            assert server.submit(itemise(C, add=side), "mallory").accepted
+        for side in sides(singly in ("out", "both")):
+            assert server.submit(itemise(C, delete=side), "mallory").accepted
+    assert rule.epochs >= epochs and not rule._cuts.shares
+    if epochs == 1:
+        after = rule.masked_totals(server.ledger)[0] - noise_on(rule)
+        np.testing.assert_allclose(after, before, atol=1e-9 * np.abs(before).max())
+    restored = ContinualNoise(0.1, horizon=rule.horizon, cap=rule.cap, by_rows=True, key=KEY)
+    server.submit(itemise(C, add=(F, y)), "mallory")
+    restored.load(rule.save())
+    assert restored._cuts == rule._cuts and len(rule._cuts.shares) == 2
+
+
+def noise_on(rule):
+    """Return the noise of the present epoch on the gram."""
+    told = rule.told()
+    lower_, _ = told.draws.parts(told.draws.noise(), told.s, told.tau)
+    white = np.tril(lower_) + np.tril(lower_, -1).T
+    factor = np.tril(told.measure.factor)
+    return factor @ white @ factor.T

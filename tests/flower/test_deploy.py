@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
+from exhume.errors import StoreError
 from exhume.flower.deploy import deployed
 from exhume.flower.durable import StoreBook
 from exhume.flower.rounds import digest
@@ -102,3 +103,38 @@ def wait_for(condition, timeout=90.0):
     while not condition():
         assert time.monotonic() < end, "it did not come about in time"
         time.sleep(0.3)
+
+
+def test_a_killed_node_and_a_restarted_superlink_lose_nothing_and_double_nothing(tmp_path):
+    task = Task(dim=16, partitions=2, rows=30, adding=4, unlearn_round=0)
+    config = {"dim": 16, "partitions": 2, "rows": 30, "adding": 4, "unlearn-round": 0, "nodes": 2, "timeout": 40.0}
+    with deployed(tmp_path, [{"partition-id": k} for k in range(2)]) as made:
+        run = made.run(APP, config | {"rounds": 2})
+        wait_for(lambda: "Receiving: train message" in made.log("node0"))
+        made.kill("node0")  # in the middle of its first round
+        wait_for(lambda: made.log("superlink").count("Push replies") >= 1)
+        made.start_node(0)
+        assert made.wait(run, timeout=300, pause=5) == "finished:completed"
+        said = made.flwr("log", str(run), "exhume", "--show")
+        assert "its rows are not in the ledger" in said and "1 of 2 messages are in the ledger" in said
+        # What was lost in the first round came with the second: the ledger is that of a run without a fault.
+        assert stored(tmp_path, task) == (numpy_ledger(task, 2), 2)
+        assert made.restarts or "node0" in made.processes
+
+        cut = made.run(APP, config | {"rounds": 4})
+        wait_for(lambda: made.log("node1").count("Receiving: train message") >= 3)
+        made.kill("superlink")  # in the middle of the third round or just after
+        made.start_superlink()
+        wait_for(lambda: _stored_rounds(tmp_path, task) >= 2, 60)
+        again = made.run(APP, config | {"rounds": 4})
+        assert cut != again and made.wait(again, timeout=300, pause=5) == "finished:completed"
+        assert "going on after round" in made.flwr("log", str(again), "exhume", "--show")
+    assert stored(tmp_path, task) == (numpy_ledger(task, 4), 4)
+
+
+def _stored_rounds(folder, task):
+    """The rounds in the store, once the ServerApp of the dead SuperLink has let go of it."""
+    try:
+        return stored(folder, task)[1]
+    except StoreError:
+        return -1

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from exhume.defence import Bounds
+from exhume.defence.default import hardened_config
 from exhume.errors import ConflictError, InputError
 from exhume.flower.client import Holder, client_app
 from exhume.flower.durable import StoreBook, operator_key
@@ -126,3 +128,28 @@ def test_a_run_in_which_everybody_failed_leaves_the_store_as_it_was(apps, tmp_pa
 
 def test_the_key_is_made_once(tmp_path):
     assert operator_key(tmp_path / "k").public == operator_key(tmp_path / "k").public
+
+
+def test_a_run_of_other_nodes_does_not_go_on(apps, nodes, tmp_path):
+    # As in a simulation, where every run gives nodes new ids: they would add their rows a second time.
+    want = finished(tmp_path / "s.db", apps, rounds=2)
+    with opened(tmp_path / "s.db") as book, pytest.raises(RoundFailedError, match="node ids last"):
+        run(LocalGrid({node + 100: app for node, app in apps.items()}), Setup(book, 3, nodes=4))
+    with opened(tmp_path / "s.db") as book:
+        assert (digest(book.server.ledger), book.rounds) == (want[0], 2)
+
+
+def test_rounds_go_on_behind_the_hardened_servers_rules(lean_apps, nodes, tmp_path):
+    bounds = Bounds.measure(np.concatenate([features for features, _ in nodes.values()]), client_rows=20)
+    rules = hardened_config(D, bounds=bounds, rows=80, founding=1, key="ab" * 32)
+    setup = ServerSetup(D, C, 1e-2, defence=rules)
+    want = finished(tmp_path / "whole.db", lean_apps, setup=setup)
+    for rounds in (2, 5):  # stopped after two, and on to the end
+        got = finished(tmp_path / "parts.db", lean_apps, rounds, setup)
+    assert got == want
+    with opened(tmp_path / "parts.db", setup) as book:
+        # Rows are shown because the rules ask for them, and every node's deletion was of rows that it had shown. In the
+        # fourth round, in which only deletions are asked for, nobody has any.
+        assert book.server.counts.refused == 0 and book.server.counts.messages == 16
+        exact = book.server.ledger.head()
+        assert not np.array_equal(book.head().weights, exact)

@@ -5,7 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from exhume.paper.published import published, reasons, source
+from exhume.paper.agreement import KINDS
+from exhume.paper.published import published, ratio_reasons, reasons, source
 from exhume.paper.registry import tables
 from exhume.paper.values import Count, Mean, parse
 
@@ -15,6 +16,8 @@ def test_published_values_fit_their_table(name: str) -> None:
     path = files("exhume.paper.published") / f"{name}.toml"
     found = tomllib.loads(path.read_text(encoding="utf-8"))
     assert source(name) == found["source"]
+    assert set(found.get("kinds", {})) <= set(tables()[name].columns)
+    assert set(found.get("kinds", {}).values()) <= set(KINDS)
     for data, rows in found["rows"].items():
         assert set(data.split("+")) <= {"mnist", "cifar10"}
         for row, cells in rows.items():
@@ -30,6 +33,6 @@ def test_published_spot_checks() -> None:
 
 
 def test_reasons_name_known_tables() -> None:
-    for entry in reasons():
+    for entry in [*reasons(), *ratio_reasons()]:
         assert entry["table"] in tables()
         assert entry["because"]

@@ -15,11 +15,11 @@ def test_page_and_json(studies: Sequence[Study], results: Results, tmp_path: Pat
     page = Page(FEATURE_TABLES, studies, results, "exhume paper run all", 60.0)
     page.write(tmp_path / "results.md", tmp_path / "figures")
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "| features | random, m = 2 | measured | 0/2 | 8 | ∞ | ∞ | – | 2 |" in text
+    assert "| features | random, m = 2 | measured | 0/2 | 8 | ∞ | ∞ | – | – | – | 2 |" in text
     assert "(figures/class_replay.svg)" in text
     assert "18 LayerNorm features lifted from none" in text
     assert "This is a subsample" in text
-    assert text.count("\n## ") == len(FEATURE_TABLES)
+    assert text.count("\n## ") == len(FEATURE_TABLES) + 1  # and the section on agreement
     cells = page.comparisons()
     (tmp_path / "results.json").write_text(as_json(cells), encoding="utf-8")
     entries = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

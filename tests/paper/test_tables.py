@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from exhume.paper.attacker_complete import bound_jobs, expected_jobs
 from exhume.paper.registry import about, tables
 from exhume.paper.study import Study
 from exhume.paper.table import IN_PAPER, KINDS, Results, TableRow, own_deletions
@@ -70,7 +71,52 @@ def test_messages_of_a_complete_attack(studies: Sequence[Study], results: Result
     # 2 x 6 additions, 2 cancellations, the deletion, the replay; and the baseline among the responses
     assert facts["messages"] == Number(16)
     assert facts["responses"] == Number(17)
-    assert facts["post-state rank at the bound"] == Range(12, 12)
+
+
+def test_ranks_at_the_bound_are_those_that_the_batches_predict(studies: Sequence[Study], results: Results) -> None:
+    study = studies[0]
+    found = rows("attacker_facts", studies, results)["m = 3"].cells
+    assert found["ranks as predicted"] == Count(8, 8)
+    assert found["pre-states of full rank"] == Count(2, 2)
+    ranks = [results[job]["rank"] for job in expected_jobs(study)]
+    posts = [results[job]["post"]["rank_X"] for job in bound_jobs(study)]
+    assert posts == ranks
+    assert found["post-state rank"] == Range(min(posts), max(posts))
+    assert found["post-states of the lowest rank"] == Count(posts.count(9), 8)
+    complete = rows("attacker_complete", studies, results)["float64, m = 3, class"].cells
+    assert complete["predicted success"] == complete["success"] == Count(posts.count(12), 8)
+
+
+def test_answers_are_counted_as_they_come(studies: Sequence[Study], results: Results) -> None:
+    found = rows("answers", studies, results)
+    assert found["one state, designed"].cells["probe answers"] == Number(3)  # ceil(12 / 4)
+    assert found["one state, label swap"].cells["probe answers"] == Number(4)  # ceil(12 / 3)
+    assert found["one state, one part an answer"].cells["probe answers"] == Number(12)
+    # baseline, 2 x 3 probes, 2 cancellations, the deletion, the replay; then all but the first state and the baseline
+    assert found["first attack, designed"].cells["server answers"] == Number(11)
+    assert found["next attack, designed"].cells["server answers"] == Number(6)
+    assert found["first attack, designed"].cells["messages"] == Number(10)
+    for name, row in found.items():
+        assert row.cells["identified"] == Count(1, 1)
+        assert row.cells["with one answer fewer"] == (Count(0, 1) if name.startswith("one state") else None)
+
+
+def test_pooled_rows_add_up(studies: Sequence[Study], results: Results) -> None:
+    both = [*studies, *studies]
+    pooled = tables()["designed_recovery"].rows(both, results)[-1]
+    assert (pooled.data, pooled.cells["success"]) == ("features+features", Count(36, 36))
+    alone = tables()["replay_psd"].rows(studies, results)
+    largest = max(row.cells["replay PSD"].value for row in alone[:3])  # type: ignore[union-attr]
+    assert alone[-1].cells == {"replay PSD": Number(largest)}
+
+
+def test_the_same_answers_are_solved_by_qr_and_by_svd(studies: Sequence[Study], results: Results) -> None:
+    found = rows("rank_threshold", studies, results)["random, m = 3"].cells
+    qr, *svd = (found[f"RelErr(A){how}"] for how in ("", ", pinv", ", lstsq"))
+    for value in svd:
+        assert qr != value
+        assert 0 < value.size < 1e-8  # type: ignore[union-attr, operator]
+    assert svd[0] != svd[1]
 
 
 def test_no_run_crosses_the_amplification_bound(studies: Sequence[Study], results: Results) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from exhume.errors import InputError
-from exhume.paper.values import Count, Mean, Number, Range, from_plain, parse
+from exhume.paper.values import Below, Count, Mean, Most, Number, Range, from_plain, parse
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,8 @@ from exhume.paper.values import Count, Mean, Number, Range, from_plain, parse
         ("468 .. 512", Range(468, 512)),
         ("1.06e6", Number(1.06e6)),
         ("inf", Number(float("inf"))),
+        ("< 6e-9", Below(6e-9)),
+        ("most", Most()),
     ],
 )
 def test_parse_and_json_round_trip(text: str, value: object) -> None:

@@ -7,11 +7,14 @@ import pytest
 
 from exhume.jobs.key import code_digest
 from exhume.paper.cells import CellSpec, Split, cell
-from exhume.paper.messages import HeadRounding
+from exhume.paper.counting import ExpectedRank
+from exhume.paper.messages import HeadRounding, HonestRequests
 from exhume.paper.study import Study
 from exhume.paper.table import errors, labels, successes
 from exhume.paper.values import Count
-from exhume.paper.work import Job, _flat
+from exhume.paper.work import Job, ResponseStack, _flat
+from exhume.protocol.ledger import Ledger
+from exhume.protocol.summary import Summary, Update
 
 
 def test_keys_tell_inputs_apart(study: Study) -> None:
@@ -51,3 +54,27 @@ def test_replayed_ledger_differs_by_the_blocks_own_error(study: Study) -> None:
     designed = cell(study.source, CellSpec("designed", "float64", Split(0, 4, 2.0))).trial(rows).replays[0]
     assert designed.head_error_psd is None
     assert designed.ledger_error_gram is not None
+
+
+def test_honest_head_changes_are_those_of_a_server_that_deletes_each_row(study: Study) -> None:
+    found = study.source.load()
+    total = Summary.of(found.train_features, found.train_labels, found.classes)
+    changes = []
+    for row in range(len(found.train_features)):
+        ledger = Ledger(total, 1e-3)
+        start = ledger.head()
+        one = slice(row, row + 1)
+        ledger.apply(Update.deleting(Summary.of(found.train_features[one], found.train_labels[one], found.classes)))
+        changes.append(np.linalg.norm(ledger.head() - start))
+    assert HonestRequests().run(study.source)["head_p99"] == pytest.approx(np.percentile(changes, 99), rel=1e-9)
+
+
+def test_the_expected_rank_is_the_rank_of_the_answers(study: Study) -> None:
+    seen = set()
+    for seed in range(6):
+        spec = CellSpec("own_data", "float64", Split(seed, 4, 0.3), responses=3, sequence=seed)
+        for deleted in range(4):
+            found = ExpectedRank(spec, deleted).run(study.source)
+            assert ResponseStack(spec, deleted).run(study.source)["ranks"][-1] == found["rank"]
+            seen.add((found["first"], found["rank"]))
+    assert {(0, 12), (1, 11), (3, 9)} <= seen

@@ -7,6 +7,7 @@ import pytest
 
 from exhume.errors import InputError
 from exhume.protocol import Accountant, AdmissionRule, Exposure, Ledger, ReleaseRule, Server, Summary, Update
+from exhume.protocol.ledger import SOLVERS
 
 C, D = 3, 5
 
@@ -81,10 +82,10 @@ def batch(seed, n=6):
     return Summary.of(rng.normal(size=(n, D)), rng.integers(0, C, n), C)
 
 
-def world():
+def world(solver="direct"):
     fuse = Fuse()
     rules = [Remembers(fuse, "first"), Remembers(fuse, "second")]
-    server = Server(Ledger.zeros(D, C, 0.5), admission=rules, release=Gate(fuse), accountant=Ear(fuse))
+    server = Server(Ledger.zeros(D, C, 0.5, solver=solver), admission=rules, release=Gate(fuse), accountant=Ear(fuse))
     server.submit(Update.adding(batch(0)), "a")
     return fuse, server
 
@@ -120,9 +121,10 @@ ROUNDS = {
 
 @pytest.mark.parametrize("kind", ROUNDS)
 @pytest.mark.parametrize("place", PLACES)
-def test_an_error_anywhere_leaves_everything_as_it_was(place, kind):
-    fuse, server = world()
-    _, untroubled = world()
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_error_anywhere_leaves_everything_as_it_was(place, kind, solver):
+    fuse, server = world(solver)
+    _, untroubled = world(solver)
     before = everything(server)
     fuse.place = place
     with pytest.raises(Boom, match=place):

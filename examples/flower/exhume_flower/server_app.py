@@ -2,6 +2,7 @@
 
 from flwr.app import Context
 
+from exhume.defence.config import Config, load
 from exhume.flower.durable import StoreBook, operator_key
 from exhume.flower.rounds import Clock
 from exhume.flower.server import Setup, server_app, setting
@@ -14,7 +15,8 @@ def setup(context: Context) -> Setup:
     task = Task.of(context)
     found = task.features()
     gamma, grid = setting(context, "gamma", 1e-3), setting(context, "grid", 0.0)
-    server = ServerSetup(found.dim, found.classes, gamma, grid or None)
+    rules = setting(context, "defence", "")
+    server = ServerSetup(found.dim, found.classes, gamma, grid or None, load(rules) if rules else Config())
     return Setup(
         StoreBook.open(setting(context, "store", ""), server, operator_key(setting(context, "key", ""))),
         rounds=setting(context, "rounds", 4),

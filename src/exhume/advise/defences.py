@@ -52,6 +52,7 @@ class Defence:
             return hardened_config(
                 scenario.d,
                 bounds=bounds_of(scenario),
+                rows=sum(map(len, scenario.parts)),
                 sigma=context.sigma,
                 founding=uploads_of(scenario),
                 least_norm=least_norm(scenario),

@@ -120,11 +120,19 @@ class DefenceMatrix:
         return Context(s, keys, self.request.colluders, self.request.points)
 
 
-def matrix_of(request: Request, given: FeatureSet | None = None) -> DefenceMatrix:
-    """Load the features (unless they are given) and deal them out."""
+def matrix_of(
+    request: Request, given: FeatureSet | None = None, *, path: Path | None = None, labels: Path | None = None
+) -> DefenceMatrix:
+    """Load the features (unless they are given) and deal them out; ``path`` and ``labels`` are files of one's own."""
     require_federation(request.dim if given is None else given.dim)
     found = given or load_features(
-        request.data, request.encoder, dim=request.dim, seed=request.seed, limit=request.limit
+        request.data,
+        request.encoder,
+        dim=request.dim,
+        seed=request.seed,
+        limit=request.limit,
+        path=path,
+        labels=labels,
     )
     train, test = (found.train_features, found.train_labels), (found.test_features, found.test_labels)
     return DefenceMatrix(request, deal(train, test, found.classes, seed=request.seed))

@@ -44,6 +44,11 @@ class Block:
         return Summary(symmetric(self.gram), np.ascontiguousarray(self.moment))
 
     @property
+    def record(self) -> Matrix | None:
+        """The feature of the one record whose block this is by construction; None where it is not known to be one."""
+        return None
+
+    @property
     def min_eigenvalue(self) -> float:
         """The smallest eigenvalue of the gram, which a validating server looks at."""
         return float(eigh(self.gram, eigvals_only=True, subset_by_index=[0, 0])[0])
@@ -68,7 +73,7 @@ class Block:
         """Return the block of one record: ``f f'``, written out when somebody asks for it, and ``f e_k'``."""
         moment = np.zeros((len(feature), classes))
         moment[:, label] = feature
-        return _RecordBlock(feature, moment)
+        return _RecordBlock(label, feature, moment)
 
     def __repr__(self) -> str:
         d, c = self.moment.shape
@@ -78,17 +83,25 @@ class Block:
 class _RecordBlock(Block):
     """The block of one record, known by its feature."""
 
-    def __init__(self, feature: Matrix, moment: Matrix) -> None:
-        object.__setattr__(self, "_feature", feature)
-        object.__setattr__(self, "moment", moment)
+    def __init__(self, label: int, feature: Matrix, moment: Matrix) -> None:
+        self.__dict__.update(_label=label, _feature=feature, moment=moment)
+
+    @property
+    def record(self) -> Matrix:
+        """The feature."""
+        feature: Matrix = self.__dict__["_feature"]
+        return feature
 
     @cached_property
     def gram(self) -> Matrix:
-        feature: Matrix = self.__dict__["_feature"]
-        return np.outer(feature, feature)
+        return np.outer(self.record, self.record)
 
     @property
     def summary(self) -> Summary:
         """The record as a client would submit it."""
-        label = int(np.flatnonzero(self.moment.any(axis=0))[0]) if self.moment.any() else 0
-        return Summary.of(self.__dict__["_feature"][None, :], np.array([label]), self.moment.shape[1])
+        return Summary.of(self.record[None, :], np.array([self.__dict__["_label"]]), self.moment.shape[1])
+
+    def __repr__(self) -> str:
+        d, c = self.moment.shape
+        size = float(np.linalg.norm(self.record))
+        return line(self, d=d, c=c, gram=size**2, moment=size)

@@ -27,6 +27,7 @@ Answer = Literal["scores", "top-k", "labels"]
 ANSWERS: tuple[Answer, ...] = ("scores", "top-k", "labels")
 
 _SPARE = 1.1  # so many times the equations that are needed: random ones are rarely all independent
+_APART = 100.0  # so many times the accuracy of boundaries a second direction must miss them, or both may be the head
 _ROUNDS = 60  # batches of questions before a class that never shows is given up
 
 
@@ -127,11 +128,45 @@ def _from_best(service: PredictionService, d: int, c: int, rng: np.random.Genera
 
 
 def _from_labels(service: PredictionService, d: int, c: int, rng: np.random.Generator, digits: int) -> Matrix:
-    """Solve ``(w_a - w_b)' x = 0`` over points on boundaries for the head's one direction that satisfies them all."""
+    """Solve ``(w_a - w_b)' x = 0`` over points on boundaries for the head's one direction that satisfies them all.
+
+    A class that seldom comes out has few boundaries: questions go on until one direction alone is left.
+    """
     wanted = int(np.ceil(_SPARE * d * (c - 1)))
-    ends = rng.standard_normal((2, 2 * wanted, d))
+    table = np.empty((0, (c - 1) * d))
+    accuracy = max(2.0**-digits, float(np.finfo(np.float64).eps))
+    for _ in range(_ROUNDS):
+        point, a, b = _boundaries(service, wanted, d, rng, digits)
+        rows = np.zeros((len(point), c, d))
+        index = np.arange(len(point))
+        rows[index, a], rows[index, b] = point, -point
+        # Differences to the last class are the unknowns: a shift common to all is never seen.
+        table = np.vstack([table, rows[:, : c - 1].reshape(len(point), -1)])
+        if len(table) < table.shape[1]:
+            continue
+        _, values, right = svd(table, full_matrices=False, check_finite=False)
+        if values[-2] > _APART * accuracy * values[0]:
+            break
+    else:
+        raise AttackError(f"{len(table)} boundaries leave more than one head: a class hardly ever comes out")
+    W = np.zeros((d, c))
+    W[:, : c - 1] = right[-1].reshape(c - 1, d).T
+    W -= W.mean(axis=1, keepdims=True)
+    # Of the two signs the one that gives the labels that come out.
+    questions = rng.standard_normal((50, d))
+    truth = service.ask(questions)[0][:, 0]
+    agree = np.mean((questions @ W).argmax(axis=1) == truth)
+    other = np.mean((questions @ -W).argmax(axis=1) == truth)
+    return W if agree >= other else -W
+
+
+def _boundaries(
+    service: PredictionService, count: int, d: int, rng: np.random.Generator, digits: int
+) -> tuple[Matrix, Rows, Rows]:
+    """Return points on boundaries, up to so many, and the two classes that meet at each."""
+    ends = rng.standard_normal((2, 2 * count, d))
     labels = [service.ask(end)[0][:, 0] for end in ends]
-    crossing = np.flatnonzero(labels[0] != labels[1])[:wanted]
+    crossing = np.flatnonzero(labels[0] != labels[1])[:count]
     low, high = ends[0][crossing], ends[1][crossing]
     a, b = labels[0][crossing], labels[1][crossing]
     for _ in range(digits):
@@ -141,17 +176,4 @@ def _from_labels(service: PredictionService, d: int, c: int, rng: np.random.Gene
         low = np.where(left[:, None], middle, low)
         high = np.where(left[:, None], high, middle)
         b = np.where(left, b, seen)  # a third class in between: the boundary is with that one
-    point = 0.5 * (low + high)
-    rows = np.zeros((len(point), c, d))
-    index = np.arange(len(point))
-    rows[index, a], rows[index, b] = point, -point
-    # Differences to the last class are the unknowns: a shift common to all is never seen.
-    _, _, right = svd(rows[:, : c - 1].reshape(len(point), -1), full_matrices=False, check_finite=False)
-    W = np.zeros((d, c))
-    W[:, : c - 1] = right[-1].reshape(c - 1, d).T
-    W -= W.mean(axis=1, keepdims=True)
-    # Of the two signs the one that gives the labels that were seen.
-    questions, truth = ends[0][:50], labels[0][:50]
-    agree = np.mean((questions @ W).argmax(axis=1) == truth)
-    other = np.mean((questions @ -W).argmax(axis=1) == truth)
-    return W if agree >= other else -W
+    return 0.5 * (low + high), a, b

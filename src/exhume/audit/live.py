@@ -15,8 +15,9 @@ from exhume.attack.state import diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.audit.dry_run import DryRun, dry_run, dry_run_rows
 from exhume.audit.foretelling import Reading, read_state, unseen
+from exhume.audit.live_deletion import Owner, play_deletion
 from exhume.audit.outstanding import Outstanding
-from exhume.audit.records import LiveRecord
+from exhume.audit.records import LiveDeletion, LiveRecord
 from exhume.audit.settings import Settings
 from exhume.audit.signals import shielded, stopping
 from exhume.audit.undoing import UndoingTarget
@@ -30,8 +31,10 @@ from exhume.protocol.target import Target
 __all__ = ["audit_live", "undo"]
 
 
-def audit_live(target: Target, settings: Settings, name: str = "target") -> LiveRecord:
+def audit_live(target: Target, settings: Settings, name: str = "target", owner: Owner | None = None) -> LiveRecord:
     """Probe a live target and take everything back, also when interrupted or failing.
+
+    With an ``owner`` a whole deletion is played: it adds a test record of the operator's, and deletes it later.
 
     What cannot be taken back, for the target is gone, is put into a file in ``settings.out``.
 
@@ -40,16 +43,28 @@ def audit_live(target: Target, settings: Settings, name: str = "target") -> Live
     AttackError
         If a dry run shows that probes could not be undone, or the probes could not be taken back at the end.
     """
-    careful = UndoingTarget(target, folder=settings.out, name=name)
     with stopping():
+        if owner is None:
+            return _audited(target, settings, name, None, None)
+        start = target.head()
         try:
-            return _Session(careful, settings, name).run()
-        except AttackError:
-            raise  # raised after an attempt to restore, with its outcome
-        except BaseException as error:
-            # Nothing may leave this function, a signal at any moment included, with a probe still standing.
-            _bring_back(careful, error)
-            raise
+            owner.add()
+            return _audited(target, settings, name, owner, start)
+        finally:
+            with shielded():
+                owner.delete()
+
+
+def _audited(target: Target, settings: Settings, name: str, owner: Owner | None, start: Head | None) -> LiveRecord:
+    careful = UndoingTarget(target, folder=settings.out, name=name)
+    try:
+        return _Session(careful, settings, name, target, owner, start).run()
+    except AttackError:
+        raise  # raised after an attempt to restore, with its outcome
+    except BaseException as error:
+        # Nothing may leave this function, a signal at any moment included, with a probe still standing.
+        _bring_back(careful, error)
+        raise
 
 
 def undo(target: Target, left: Outstanding, folder: Path) -> tuple[bool, UndoingTarget]:
@@ -70,6 +85,9 @@ class _Session:
     careful: UndoingTarget
     settings: Settings
     name: str
+    target: Target
+    owner: Owner | None = None
+    start: Head | None = None
     actions: list[str] = field(default_factory=list)
 
     def run(self) -> LiveRecord:
@@ -93,6 +111,7 @@ class _Session:
             self.actions.append(f"took back {self.careful.repeated} messages that had been applied more than once")
             reason = "messages were applied more than once: submit() must apply at most once"
             failure = failure or AttackError(reason)
+        deletion = self._delete(reading) if restored and not interrupted and failure is None else None
         found = None if transcript is None else diagnose_rank(transcript.reduced())[0]
         return LiveRecord(
             target=self.name,
@@ -119,7 +138,14 @@ class _Session:
             failed=failure is not None,
             actions=tuple(self.actions),
             curve=() if transcript is None else rank_curve(transcript),
+            deletion=deletion,
         )
+
+    def _delete(self, reading: Reading | None) -> LiveDeletion | None:
+        """Play a whole deletion, where somebody owns a record and the state was read."""
+        if self.owner is None or self.start is None or reading is None or reading.state is None:
+            return None
+        return play_deletion(self.target, self.owner, reading.state, self.start, self.actions)
 
     def _own(self, baseline: Head) -> tuple[Matrix, Rows]:
         """Return the operator's own rows; none where no file is named."""
@@ -130,7 +156,8 @@ class _Session:
             raise InputError("features", f"rows of {baseline.d} features, as the target's head", features.shape[1])
         if labels.max() >= baseline.c:
             raise InputError("labels", f"below {baseline.c}, the target's classes", int(labels.max()))
-        return features, labels
+        keep = slice(0 if self.owner is None else 1, None)  # the first row is the owner's
+        return features[keep], labels[keep]
 
     def _builder(self, baseline: Head, own: tuple[Matrix, Rows]) -> Callable[[float], Probe]:
         name = self.settings.probe[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from exhume._version import __version__
 from exhume.audit.levels import Level
 from exhume.audit.live import audit_live
+from exhume.audit.live_deletion import Owner
+from exhume.audit.next_steps import next_steps_live, today
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Report
 from exhume.audit.report import write_report
 from exhume.audit.report.figures import rank_figure
@@ -23,11 +25,17 @@ What it shows is whether the hidden totals can be read. By Proposition 2, whoeve
 deletion has the deleted sums. How exactly one record comes out depends on head precision and conditioning: a
 simulated audit with features like yours measures that."""
 
+THREAT_DELETION = """\
+This audit played two clients of a live server, both the operator's. One added a test record of the operator's and later
+deleted it. The other saw only the public heads: it sent probes and took them back, read the record from the head after
+the deletion, put it back, and took that back too. No record of anybody else was touched."""
 
-def report_live(target: Target, settings: Settings, name: str, command: str) -> Report:
-    """Probe a live target and write the report into ``settings.out``."""
-    live = audit_live(target, settings, name)
-    verdict = conclude_live(live)
+
+def report_live(target: Target, settings: Settings, name: str, command: str, owner: Owner | None = None) -> Report:
+    """Probe a live target and write the report into ``settings.out``; with an owner, play a whole deletion."""
+    live = audit_live(target, settings, name, owner)
+    found = conclude_live(live)
+    verdict = found.model_copy(update={"next_steps": next_steps_live(live, found.severity)})
     cell = CellRecord(
         probe=live.probe,
         server=name,
@@ -44,6 +52,7 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
     )
     report = Report(
         version=__version__,
+        date=today(),
         command=command,
         seed=settings.seed,
         settings={"target": name, "probe": live.probe, "scale": live.scale, "seed": settings.seed},
@@ -56,7 +65,9 @@ def report_live(target: Target, settings: Settings, name: str, command: str) -> 
         live=live,
     )
     picture = rank_figure([cell], live.dim, live.classes)
-    write_report(settings.out, report, (), [picture] if picture is not None else [], THREAT)
+    write_report(
+        settings.out, report, (), [picture] if picture is not None else [], THREAT if owner is None else THREAT_DELETION
+    )
     return report
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,9 @@ def carry_out(plan: Plan, folder: Path, *, fresh: bool = False, progress: Progre
     tasks = plan.tasks(work)
     store = Store(folder / "trials.jsonl", fresh=fresh)
     reused = sum(task.key in store for task in tasks)
-    found = run(tasks, work, store, shared=plan, workers=plan.settings.jobs, progress=progress)
+    # A lean plan has one process, whose matrices are large enough for all cores.
+    workers, threads = (1, os.cpu_count() or 1) if plan.lean else (plan.settings.jobs, 1)
+    found = run(tasks, work, store, shared=plan, workers=workers, threads=threads, progress=progress)
     records = [_record(found[task.key]) for task in tasks]
     return Outcome(
         tuple(r for r in records if isinstance(r, CellRecord)),

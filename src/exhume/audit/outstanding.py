@@ -34,6 +34,8 @@ class Outstanding:
     tolerance: float
     """The relative distance from the baseline at which the head counts as back."""
     target: str = ""
+    keys: tuple[str | None, ...] = ()
+    """The keys of the messages in doubt, where the server knows keys: it can be asked about them."""
 
     @property
     def nothing(self) -> bool:
@@ -54,6 +56,7 @@ def write(folder: Path, what: Outstanding, path: Path | None = None) -> Path:
         "doubts": len(what.doubts),
         "tolerance": what.tolerance,
         "target": what.target,
+        "keys": list(what.keys),
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = path or next(p for n in range(1, 10**6) if not (p := folder / f"undo-{n}.safetensors").exists())
@@ -80,7 +83,8 @@ def read(path: Path) -> Outstanding:
         total = _summary(arrays, "total")
         doubts = tuple(_summary(arrays, f"doubt{i}") for i in range(int(facts["doubts"])))
         baseline = Head(np.asarray(arrays["baseline"], dtype=np.float64), str(facts["precision"]))
-        return Outstanding(baseline, total, doubts, float(facts["tolerance"]), str(facts["target"]))
+        keys = tuple(None if key is None else str(key) for key in facts.get("keys", ()))
+        return Outstanding(baseline, total, doubts, float(facts["tolerance"]), str(facts["target"]), keys)
     except OSError as error:
         raise InputError("undo", allowed, f"'{path}' ({error.strerror})") from None
     except (SafetensorError, KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:

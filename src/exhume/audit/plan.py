@@ -22,10 +22,11 @@ from exhume.jobs.key import key_of
 from exhume.jobs.run import Task
 from exhume.numerics import Rows
 from exhume.simulate.federation import Carrier, Federation
+from exhume.simulate.lean import LEAN_FROM, LEAN_SQUARES
 from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
 
-__all__ = ["Deletion", "Facing", "Plan", "Unit", "prepare"]
+__all__ = ["Deletion", "Facing", "Plan", "Unit", "dealt_out", "prepare"]
 
 MOST_SIEGED = 20
 """Deletions that an adaptive attacker faces, at most."""
@@ -93,6 +94,11 @@ class Plan:
         if self.defence is None or self.settings.defence is None:
             return bare
         return (Facing(name_of(self.settings.defence), precision_of(self.defence)), *bare)
+
+    @property
+    def lean(self) -> bool:
+        """Whether one server, without a copy of it, serves all trials of a probe."""
+        return self.settings.lean and self.scenario.d >= LEAN_FROM
 
     @property
     def carrier(self) -> Carrier | None:
@@ -177,7 +183,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     """
     if (make := ENGINES[settings.engine]) is not None:
         make()  # an engine that is not installed is told now, not by every unit of work
-    require_federation(settings.width if given is None else given.dim, settings.jobs)
+    _require_memory(settings, settings.width if given is None else given.dim)
     found = given or load_features(
         settings.data,
         settings.encoder,
@@ -202,17 +208,26 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         test_labels=found.test_labels,
         seed=settings.seed,
     )
-    require_federation(scenario.d, settings.jobs)
+    _require_memory(settings, scenario.d)
     if settings.defence is None:
         return Plan(settings, found, scenario, usable)
     config = resolve(settings.defence, scenario.d, len(scenario.features), scenario)
-    return Plan(settings, found, scenario, usable, config, _dealt(settings, found))
+    return Plan(settings, found, scenario, usable, config, dealt_out(settings, found))
 
 
-def _dealt(settings: Settings, found: FeatureSet) -> Scenario | None:
+def dealt_out(settings: Settings, found: FeatureSet) -> Scenario | None:
+    """Return the rows dealt out for attackers that know the settings; None where there are too few."""
     train = (found.train_features, found.train_labels)
     test = (found.test_features, found.test_labels)
     try:
         return deal(train, test, found.classes, seed=settings.seed, gamma=settings.gamma)
     except DataError:
         return None
+
+
+def _require_memory(settings: Settings, d: int | None) -> None:
+    """Refuse more features than the audit has memory for; a lean one stays in one process."""
+    if d is not None and d >= LEAN_FROM and settings.lean:
+        require_federation(d, 1, LEAN_SQUARES)
+    else:
+        require_federation(d, settings.jobs)

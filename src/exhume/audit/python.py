@@ -6,7 +6,7 @@ from typing import Any
 
 from exhume.audit.run import Audit
 from exhume.audit.run import audit as run
-from exhume.audit.settings import make_settings
+from exhume.audit.settings import GIVEN, make_settings
 from exhume.data import FeatureSet, given_features
 
 __all__ = ["audit"]
@@ -31,5 +31,5 @@ def audit(features: Any = None, labels: Any = None, *, fresh: bool = False, **se
     """
     given: FeatureSet | None = None if features is None else given_features(features, labels)
     if given is not None:
-        settings = {**settings, "data": given.data, "encoder": given.encoder, "features": "given"}
+        settings = {**settings, "data": given.data, "encoder": given.encoder, "features": GIVEN}
     return run(make_settings(settings), command="exhume.audit(...)", fresh=fresh, given=given)

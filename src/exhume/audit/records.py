@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from exhume.audit.levels import Level
-from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, TrialService
+from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, RemedyRecord, TrialService
 from exhume.records import Number, Record
 
 __all__ = [
@@ -196,6 +196,23 @@ class Verdict(Record):
     severity: Level | None
     """Null where there is no verdict: nothing could be tried, or what was tried could show nothing."""
     text: str
+    guarantee: Number = None
+    """The largest advantage over guessing that the server's own privacy account leaves to any attack whatever, over the
+    audited deletions; null without an account."""
+    next_steps: tuple[str, ...] = ()
+    """What to do now."""
+
+
+class LiveDeletion(Record):
+    """A deletion that was played on a live target, with a record of the operator's own."""
+
+    label_right: bool
+    feature_error: Number
+    """Relative error of the recovered feature; null where nothing came out."""
+    replayed: Number
+    """Share of the deletion's change of the head that putting the record back undid; null where that was refused."""
+    residual: Number
+    """Relative distance of the head from the one before the record came in, when everything was undone."""
 
 
 class LiveRecord(Record):
@@ -233,6 +250,8 @@ class LiveRecord(Record):
     """Whether the target broke down, so that the outcome says nothing about it."""
     actions: tuple[str, ...]
     curve: tuple[RankPoint, ...] = ()
+    deletion: LiveDeletion | None = None
+    """What became of a whole deletion; null where no second client was there to own a record."""
 
 
 class Report(Record):
@@ -240,6 +259,8 @@ class Report(Record):
 
     schema_name: str = Field(default=SCHEMA, alias="schema", serialization_alias="schema")
     version: str
+    date: str
+    """When it was made: UTC, to the minute."""
     command: str
     seed: int
     settings: dict[str, Any]
@@ -252,5 +273,7 @@ class Report(Record):
     live: LiveRecord | None = None
     defence: DefenceRecord | None = None
     """The operator's own settings, where an audit had some."""
+    remedy: RemedyRecord | None = None
+    """The configuration that the audit proposes, where something came out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

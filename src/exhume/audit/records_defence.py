@@ -8,6 +8,7 @@ from exhume.audit.levels import Level
 from exhume.records import Number, Record
 
 __all__ = [
+    "REMEDY_FILE",
     "CellService",
     "DefenceRecord",
     "Effect",
@@ -15,10 +16,14 @@ __all__ = [
     "Price",
     "PrivacyFigures",
     "PrivacySummary",
+    "RemedyRecord",
     "RuleRecord",
     "SiegeRecord",
     "TrialService",
 ]
+
+REMEDY_FILE = "server.toml"
+"""The name of the proposed configuration in the folder of the report."""
 
 
 class PrivacyFigures(Record):
@@ -199,3 +204,16 @@ class DefenceRecord(Record):
     """The attackers that know the settings."""
     caveat: str
     """What this audit did not try."""
+
+
+class RemedyRecord(Record):
+    """A configuration that the audit proposes, and what it did in the same trials."""
+
+    name: str
+    configuration: str
+    """The TOML file to copy; it is also written beside the report."""
+    command: str
+    """What audits it."""
+    measured: DefenceRecord | None = None
+    reason: str | None = None
+    """Why it was not measured, where it was not."""

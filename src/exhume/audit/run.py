@@ -12,9 +12,11 @@ from exhume._version import __version__
 from exhume.audit.effect import effect_of
 from exhume.audit.explain import explain
 from exhume.audit.findings import judge
+from exhume.audit.next_steps import in_full, next_steps, today
 from exhume.audit.outcome import Outcome, carry_out
 from exhume.audit.plan import BARE, Plan, prepare
 from exhume.audit.records import Report, TrialRecord
+from exhume.audit.remedy import remedy_for
 from exhume.audit.report import write_report
 from exhume.audit.report.figures import (
     Illustration,
@@ -25,7 +27,7 @@ from exhume.audit.report.figures import (
     rank_figure,
 )
 from exhume.audit.report.pictures import gallery
-from exhume.audit.settings import Settings
+from exhume.audit.settings import ASIDE, Settings
 from exhume.audit.verdict import conclude
 from exhume.audit.verdict_defended import conclude_defended
 from exhume.data import FeatureSet, sets
@@ -60,7 +62,7 @@ class Audit:
         return f"Audit({(self.severity or 'no verdict').upper()}, {self.total} trials, '{self.page}')"
 
     def __str__(self) -> str:
-        return self.report.verdict.text
+        return in_full(self.report.verdict)
 
 
 def audit(
@@ -114,7 +116,10 @@ def assess(
     if plan.defence is not None:
         plan.federation(plan.facings[0])  # settings that cannot be played are refused before any trial
     outcome = carry_out(plan, settings.out / ".trials", fresh=fresh, progress=progress)
-    return outcome, _report(plan, outcome, command)
+    report = _report(plan, outcome, command)
+    remedy = remedy_for(plan, report.verdict.severity, progress=progress)
+    verdict = report.verdict.model_copy(update={"next_steps": next_steps(settings, report, remedy)})
+    return outcome, report.model_copy(update={"remedy": remedy, "verdict": verdict})
 
 
 def _carried_out(trial: TrialRecord) -> bool:
@@ -140,6 +145,7 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
     live = int(scenario.own[0].any(axis=0).sum())
     return Report(
         version=__version__,
+        date=today(),
         command=command,
         seed=plan.settings.seed,
         settings=_settings(plan.settings),
@@ -176,7 +182,7 @@ def _content_hash(data: str) -> str:
 
 def _settings(settings: Settings) -> dict[str, Any]:
     """Return the settings without what belongs to one machine: where files lie, how many processes ran."""
-    local = {"out", "json_file", "home", "jobs", "features", "labels"}
+    local = {"out", "home", "features", "labels"} | (ASIDE - {"fail_on"})
     defence = None if settings.defence is None else name_of(settings.defence)
     return settings.model_dump(mode="json", exclude=local) | {"dim": settings.width, "defence": defence}
 

@@ -12,14 +12,26 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from exhume.attack import estimate, probes, recover
 from exhume.audit.engines import ENGINES, IN_PROCESS
-from exhume.audit.levels import as_level
+from exhume.audit.levels import LEVELS, as_level
 from exhume.data import encoders, sets
 from exhume.errors import InputError, OldNameWarning, unknown_name
 from exhume.options import first_error
 from exhume.protocol.head import significant_bits
 from exhume.simulate import attackers
+from exhume.simulate.lean import LEAN_FROM
 
-__all__ = ["DEFAULT_DIM", "KINDS", "Settings", "from_toml", "make_settings"]
+__all__ = [
+    "ASIDE",
+    "BARE",
+    "DEFAULT_DIM",
+    "FIELDS",
+    "GIVEN",
+    "KINDS",
+    "WORSE",
+    "Settings",
+    "from_toml",
+    "make_settings",
+]
 
 KINDS = ("record", "class", "client")
 """What can be deleted."""
@@ -29,6 +41,24 @@ BARE = ("float64",)
 
 DEFAULT_DIM = 128
 """Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
+
+LEAN: dict[str, Any] = {"probe": "designed", "kind": "record", "recovery": "rank-one", "trials": 20, "jobs": 1}
+"""What is not asked for otherwise from `LEAN_FROM` features on, where each identification takes minutes."""
+
+GIVEN = "given"
+"""Stands for a file of features where they were given in Python."""
+
+WORSE = "worse"
+"""What ``fail-on`` is where anything that got worse than in an earlier report counts."""
+
+SHIPPED = ("hardened",)
+"""Defences that need no file."""
+
+FAIL_ON = (*LEVELS[1:], WORSE)
+"""What ``fail-on`` can be."""
+
+ASIDE = frozenset({"compare", "accept", "sarif", "junit", "markdown", "json_file", "fail_on", "remedy", "jobs"})
+"""Settings that change no number."""
 
 OLD = {"heads": "precision", "delete": "kind"}
 """Names of settings that an earlier version had."""
@@ -68,6 +98,15 @@ class Settings(BaseModel):
     """Where the findings go as JSON as well; ``-`` is standard output."""
     fail_on: str | None = None
     home: Path | None = None
+    compare: Path | None = None
+    """An earlier report.json: what got worse is said."""
+    accept: Path | None = None
+    """Accepted risks, each with a reason and a day on which it expires."""
+    sarif: Path | None = None
+    junit: Path | None = None
+    markdown: Path | None = None
+    remedy: bool | None = None
+    """Whether to measure the configuration that the audit proposes; None does where that is cheap."""
 
     @field_validator("probe", "kind", "precision", "recovery", "attack", mode="before")
     @classmethod
@@ -81,7 +120,10 @@ class Settings(BaseModel):
             raise ValueError("a list with at least one name")
         return tuple(dict.fromkeys(names))
 
-    @field_validator("features", "labels", "out", "json_file", "home", "defence", mode="before")
+    @field_validator(
+        "features", "labels", "out", "json_file", "home", "defence", "compare", "accept", "sarif", "junit", "markdown",
+        mode="before",
+    )  # fmt: skip
     @classmethod
     def _named(cls, value: Any) -> Any:
         """Refuse a path without a name: it would mean this folder."""
@@ -98,6 +140,11 @@ class Settings(BaseModel):
     def width(self) -> int | None:
         """The number of features to ask the encoder for; None leaves it to the encoder."""
         return DEFAULT_DIM if self.dim is None and self.encoder == "random-relu" else self.dim
+
+    @property
+    def lean(self) -> bool:
+        """Whether every recovery reads a single head of a server without rules: many features then need no copies."""
+        return self.defence is None and all(recover.REGISTRY[name].needs == "head" for name in self.recovery)
 
     @property
     def attackers(self) -> tuple[str, ...]:
@@ -119,8 +166,11 @@ NAMES = tuple(FIELDS)
 """The names of the options, as people write them."""
 
 
-def make_settings(values: Mapping[str, Any]) -> Settings:
-    """Check and return settings; anything wrong is an `InputError` that names the option."""
+def make_settings(values: Mapping[str, Any], *, live: bool = False) -> Settings:
+    """Check and return settings; anything wrong is an `InputError` that names the option.
+
+    Features of one's own are the data that is audited; for a live target they are rows to probe with.
+    """
     known: dict[str, Any] = {}
     for key, value in values.items():
         name = _today(key, "option")
@@ -130,8 +180,13 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             given = known["precision"]
             raise InputError("precision", "left out with a defence, whose configuration decides it", given)
         known["precision"] = BARE
+    if known.get("features") is not None and not live:
+        known.setdefault("data", sets.OWN)
     if known.get("data") == sets.OWN:
         known.setdefault("encoder", "none")
+    if isinstance(dim := known.get("dim"), int) and dim >= LEAN_FROM and known.get("defence") is None:
+        for name, value in LEAN.items():
+            known.setdefault(name, value)
     try:
         settings = Settings(**known)
     except ValidationError as error:
@@ -176,7 +231,10 @@ def _checked(settings: Settings) -> Settings:
             significant_bits(precision)
         except InputError as error:
             raise InputError("precision", error.allowed, error.got) from None
-    if settings.fail_on is not None:
+    if settings.fail_on == WORSE:
+        if settings.compare is None:
+            raise InputError("fail-on", f"a level; '{WORSE}' only together with --compare", WORSE)
+    elif settings.fail_on is not None:
         as_level(settings.fail_on)
     if settings.engine not in ENGINES:
         raise unknown_name("engine", settings.engine, ENGINES)

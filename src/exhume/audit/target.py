@@ -10,9 +10,9 @@ from pathlib import Path
 from exhume.errors import ExhumeError, InputError
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Update
-from exhume.protocol.target import Target
+from exhume.protocol.target import SettlingTarget, Target
 
-__all__ = ["GuardedTarget", "TargetError", "load_target"]
+__all__ = ["GuardedSettlingTarget", "GuardedTarget", "TargetError", "guarded", "load_target"]
 
 
 class TargetError(RuntimeError):
@@ -35,6 +35,27 @@ class GuardedTarget:
     def submit(self, update: Update) -> Head:
         """Submit an update and return the head that answers it."""
         return _answered("submit()", lambda: self._target.submit(update))
+
+
+class GuardedSettlingTarget(GuardedTarget):
+    """A guarded target that can also be asked again under a key."""
+
+    def __init__(self, target: Target, settling: SettlingTarget) -> None:
+        super().__init__(target)
+        self._settling = settling
+
+    def again(self, update: Update, key: str) -> Head:
+        """Send an update under a key that may have arrived before."""
+        return _answered("again()", lambda: self._settling.again(update, key))
+
+    def applied(self, key: str) -> bool:
+        """Say whether what was sent under a key counts."""
+        return self._settling.applied(key)
+
+
+def guarded(target: Target) -> GuardedTarget:
+    """Return a target whose answers are heads."""
+    return GuardedSettlingTarget(target, target) if isinstance(target, SettlingTarget) else GuardedTarget(target)
 
 
 def _answered(what: str, call: Callable[[], object]) -> Head:
@@ -74,14 +95,14 @@ def load_target(spec: str) -> Target:
         ) from error
     if not isinstance(target, Target):
         raise InputError("target", "a function that returns an object with head() and submit()", repr(target))
-    guarded = GuardedTarget(target)
+    safe = guarded(target)
     try:
-        guarded.head()
+        safe.head()
     except ExhumeError:
         raise
     except Exception as error:
         raise InputError("target", "able to give its head", f"'{spec}', whose head() raised {_said(error)}") from error
-    return guarded
+    return safe
 
 
 def _said(error: BaseException) -> str:

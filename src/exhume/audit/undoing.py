@@ -14,7 +14,7 @@ from exhume.errors import RefusedError
 from exhume.numerics import Matrix, relative
 from exhume.protocol.head import Head, unit_roundoff
 from exhume.protocol.summary import Summary, Update
-from exhume.protocol.target import Target
+from exhume.protocol.target import SettlingTarget, Target
 
 __all__ = ["MOST_HARM", "UndoingTarget", "undo_tolerance"]
 
@@ -55,6 +55,7 @@ class UndoingTarget:
         self._last = self.baseline.weights
         self._total = Summary.zeros(self.baseline.d, self.baseline.c)
         self._doubts: list[Update] = []
+        self._keys: list[str | None] = []
         self._changes: list[tuple[Summary, Matrix]] = []
         self._folder, self._name = folder, name
         self.tolerance = undo_tolerance(self.baseline)
@@ -71,13 +72,15 @@ class UndoingTarget:
         made = cls(target, folder=folder, name=left.target)
         made.baseline, made._total, made.tolerance = left.baseline, left.total, left.tolerance
         made._doubts = [Update.adding(doubt) for doubt in left.doubts]
+        made._keys = list(left.keys) or [None] * len(left.doubts)
+        made._settle_by_receipts()
         return made
 
     @property
     def outstanding(self) -> Outstanding:
         """What is still to be taken back."""
         doubts = tuple(update.net for update in self._doubts)
-        return Outstanding(self.baseline, self._total, doubts, self.tolerance, self._name)
+        return Outstanding(self.baseline, self._total, doubts, self.tolerance, self._name, tuple(self._keys))
 
     def head(self) -> Head:
         """Return the head that the server last released."""
@@ -86,16 +89,48 @@ class UndoingTarget:
     def submit(self, update: Update) -> Head:
         """Submit an update, remembering it before the answer is there."""
         self._doubts.append(update)
+        self._keys.append(None)
         self.messages += 1
         try:
             head = self._target.submit(update)
         except RefusedError:
-            self._doubts.pop()
+            self._drop(-1)
             raise
-        self._doubts.pop()
+        except BaseException as error:
+            self._keys[-1] = getattr(error, "key", None)
+            raise
+        self._drop(-1)
         self._arrived(update, head)
         self.responses += 1
         return head
+
+    def _drop(self, place: int) -> Update:
+        self._keys.pop(place)
+        return self._doubts.pop(place)
+
+    def _settle(self) -> None:
+        """Send what is in doubt again under its key, where the server knows keys: it counts once then, for sure."""
+        if not isinstance(self._target, SettlingTarget):
+            return
+        for place in reversed(range(len(self._doubts))):
+            key = self._keys[place]
+            if key is not None:
+                try:
+                    head = self._target.again(self._doubts[place], key)
+                except RefusedError:
+                    self._drop(place)
+                else:
+                    self._arrived(self._drop(place), head)
+
+    def _settle_by_receipts(self) -> None:
+        """Ask for the receipts of what an earlier audit left in doubt; only its sums are known, not its messages."""
+        if not isinstance(self._target, SettlingTarget):
+            return
+        for place in reversed(range(len(self._doubts))):
+            key = self._keys[place]
+            if key is not None:
+                applied, update = self._target.applied(key), self._drop(place)
+                self._total = self._total + update.net if applied else self._total
 
     def _arrived(self, update: Update, head: Head) -> None:
         self._total = self._total + update.net
@@ -124,7 +159,7 @@ class UndoingTarget:
             self._put_down()
             raise
         if back:
-            self._total, self._doubts = Summary.zeros(self.baseline.d, self.baseline.c), []
+            self._total, self._doubts, self._keys = Summary.zeros(self.baseline.d, self.baseline.c), [], []
             self._changes = []
             if self.file is not None:
                 self.file.unlink(missing_ok=True)
@@ -139,6 +174,7 @@ class UndoingTarget:
 
     def _take_back(self) -> bool:
         """Take the sum back; of messages in doubt every combination is tried until the head is as it was."""
+        self._settle()
         if self._doubts and self.restored:
             return True
         doubts = self._doubts[:MOST_DOUBTS]
@@ -181,7 +217,7 @@ class UndoingTarget:
                 raise
             except Exception:
                 now = self.head()  # if this raises too, the update stays in doubt
-                self._doubts.pop()
+                self._drop(-1)
                 if not np.array_equal(now.weights, start):
                     self._arrived(update, now)
                     return

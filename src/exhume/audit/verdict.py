@@ -14,7 +14,7 @@ __all__ = ["conclude", "conclude_live", "is_sound", "no_verdict", "quantity"]
 MOST_LINES = 10
 
 _HEADLINE: dict[Level, str] = {
-    "none": "The attacks of this run dug up nothing beyond guessing.",
+    "none": "The attacks of this run dug up nothing beyond guessing. Others might.",
     "aggregate": "A client could dig up the summed statistics of what was deleted.",
     "label": "A client could tell the class of a deleted record.",
     "feature": "A client could dig up the feature vector of a deleted record.",
@@ -40,19 +40,27 @@ def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: 
     return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
 
 
-_NO_REMEDY = "Fewer answers, and honest updates in between, are no remedy."
+_NO_REMEDY = "Releasing fewer heads, or honest updates in between, does not help."
+
+
+def enough(dim: int, classes: int) -> str:
+    """Say how many heads tell everything."""
+    return (
+        f"{math.ceil(dim / classes)} heads tell the whole hidden state: {dim} features / {classes} classes (Theorem 1)."
+    )
 
 
 def conclude_live(live: LiveRecord) -> Verdict:
     """Put what a live target gave away into words."""
     foretold = live.prediction_error is not None and live.prediction_error <= THRESHOLDS.aggregate_error
     severity: Level = "aggregate" if live.identified and foretold else "none"
+    if (reached := _deletion_level(live)) is not None:
+        return _live_deletion(live, reached)
     state = "came back" if live.restored else "DID NOT COME BACK"
     ending = f"After cancellation the head {state}: relative residual {quantity(live.residual)}."
     spent = f"{live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
     if severity == "none" and (why := _unread(live)):
         return no_verdict(why, [f"Used: {spent}", ending])
-    least = math.ceil(live.dim / live.classes)
     if severity == "aggregate":
         headline = "A client can read this server's hidden totals."
         body = [
@@ -60,7 +68,7 @@ def conclude_live(live: LiveRecord) -> Verdict:
             f"{quantity(live.prediction_error)}.",
             f"Cost: {spent}",
             "Read before and after a deletion, the totals differ by exactly what was deleted (Proposition 2).",
-            f"{least} = ceil({live.dim}/{live.classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
+            f"{enough(live.dim, live.classes)} {_NO_REMEDY}",
         ]
     else:
         headline = "The probes of this run did not read this server's hidden totals."
@@ -71,6 +79,33 @@ def conclude_live(live: LiveRecord) -> Verdict:
         body.append(f"Used: {spent} Other probes may do better.")
     body.append(ending)
     return _verdict(severity, headline, body)
+
+
+def _deletion_level(live: LiveRecord) -> Level | None:
+    """Return the level that a played deletion reached by itself; one record cannot show that a label was no guess."""
+    found = live.deletion
+    if found is None or not found.label_right or found.feature_error is None:
+        return None
+    if found.feature_error > THRESHOLDS.feature_error:
+        return None
+    undone = found.replayed is not None and 1.0 - found.replayed <= THRESHOLDS.replay_share
+    return "replay" if undone else "feature"
+
+
+def _live_deletion(live: LiveRecord, severity: Level) -> Verdict:
+    """Put a played deletion into words."""
+    found = live.deletion
+    assert found is not None
+    came = f"One record deleted: label right, features off by {quantity(found.feature_error)}; measured, not inferred."
+    if severity == "replay":
+        headline = "A client can dig up what was deleted on this server and put it back."
+        after = f"Put back, it undid {found.replayed:.0%} of the deletion's change of the head."
+    else:
+        headline = "A client can dig up what was deleted on this server."
+        after = "Putting it back was refused, or did not undo the deletion."
+    spent = f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
+    ending = f"Everything was undone: the head is off by {quantity(found.residual)} of what it was at the start."
+    return _verdict(severity, headline, [came, after, spent, ending])
 
 
 def _unread(live: LiveRecord) -> str | None:
@@ -132,11 +167,11 @@ def _samples(findings: Sequence[Finding]) -> list[str]:
         best = max((f for f in sample if f.precision == precision), key=_goodness)
         low, high, chance = best.labels_low or 0.0, best.labels_high or 0.0, best.labels_chance or 0.0
         if not best.identified:
-            lines.append(f"One record deleted, {precision} heads: no estimate in {best.trials} trials.")
+            lines.append(f"A deleted record, {precision} heads: no estimate in {best.trials} trials.")
             continue
-        error = f"; features off by {quantity(best.relerr_feature.median)}" if best.relerr_feature else ""
+        error = f"; its features are off by {quantity(best.relerr_feature.median)}" if best.relerr_feature else ""
         lines.append(
-            f"One record deleted, {precision} heads: label right {best.labels_correct}/{best.trials} "
+            f"A deleted record, {precision} heads: its label is right {best.labels_correct}/{best.trials} times "
             f"(95% CI {low:.0%} to {high:.0%}, guessing {chance:.0%}){error}."
         )
     return lines
@@ -160,11 +195,11 @@ def _aggregates(findings: Sequence[Finding]) -> list[str]:
     group = [f for f in findings if f.kind in ("class", "client")]
     if not group:
         return []
-    kinds = " and ".join(dict.fromkeys(f.kind for f in group))
+    kinds = " or ".join(dict.fromkeys(f.kind for f in group))
     out, back = (sum(level in f.reached for f in group) for level in ("aggregate", "replay"))
     told = [f.membership for f in group if f.membership is not None]
-    who = f"; who was in it: {max(told):.1%} of pairs ranked right" if told else ""
-    return [f"Whole {kinds} deleted: the sums came out in {out} of {len(group)} combinations, put back in {back}{who}."]
+    who = f"; they say who was in it ({max(told):.1%} of pairs ranked right)" if told else ""
+    return [f"A deleted {kinds}: its sums came out in {out} of {len(group)} attacks, and went back in {back}{who}."]
 
 
 def _cost(findings: Sequence[Finding]) -> list[str]:
@@ -174,8 +209,8 @@ def _cost(findings: Sequence[Finding]) -> list[str]:
         group = [f for f in findings if f.recovery == recovery and f.severity != "none" and f.responses_first]
         if group:
             cheap = min(group, key=lambda f: f.responses_first or 0)
-            parts.append(f"{cheap.responses_first} heads, {cheap.responses_next} more per deletion ({recovery})")
-    return [f"Cost to the client: {'; '.join(parts)}."] if parts else []
+            parts.append(f"{cheap.responses_first} heads, then {cheap.responses_next} per deletion ({recovery})")
+    return [f"The client needs {'; or '.join(parts)}."] if parts else []
 
 
 def _precision(findings: Sequence[Finding]) -> list[str]:
@@ -194,19 +229,17 @@ def _failed(findings: Sequence[Finding]) -> list[str]:
         return []
     names = [f"{f.probe}/{f.precision}/{f.recovery}/{f.kind}" for f in lost]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return [f"Nothing came out in {len(lost)} of {len(findings)} combinations: {', '.join(names[:2])}{more}."]
+    return [f"{len(lost)} of {len(findings)} attacks gave nothing: {', '.join(names[:2])}{more}."]
 
 
 def _seen(cells: Sequence[CellRecord]) -> list[str]:
-    parts = {c.probe: f"{c.probe} {c.flagged}/{c.messages}" for c in reversed(cells) if c.messages}
-    return [f"Messages larger than 99% of honest batches: {', '.join(reversed(parts.values()))}."] if parts else []
+    parts = {c.probe: f"{c.flagged} of {c.messages} ({c.probe})" for c in reversed(cells) if c.messages}
+    if not parts:
+        return []
+    return [f"A size limit that 99% of honest batches pass would stop {', '.join(reversed(parts.values()))} messages."]
 
 
 def _remedies(findings: Sequence[Finding], severity: Level, classes: int) -> list[str]:
     if not findings or severity == "none":
         return []
-    dim = findings[0].dim
-    return [
-        f"{math.ceil(dim / classes)} = ceil({dim}/{classes}) answers read the whole state (Theorem 1). {_NO_REMEDY}",
-        "Stops these probes and the replay, not new valid records: refusing records not owned or sent before.",
-    ]
+    return [f"{enough(findings[0].dim, classes)} {_NO_REMEDY}"]

@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 from exhume.audit.levels import LEVELS, Level
 from exhume.audit.plan import BARE
 from exhume.audit.records import CellRecord, Finding, Verdict
-from exhume.audit.records_defence import DefenceRecord, Effect
+from exhume.audit.records_defence import DefenceRecord, Effect, SiegeRecord
 from exhume.audit.verdict import is_sound, no_verdict, quantity
 
-__all__ = ["conclude_defended"]
+__all__ = ["best_siege", "conclude_defended", "is_proved", "price_of"]
+
+PROVED = 0.1
+"""An account that leaves any test at most this advantage over guessing counts as a proof that little comes out."""
+
+CERTAIN = 0.95
+"""From this advantage on, an account says nothing."""
 
 _HEADLINE: dict[Level, str] = {
-    "none": "With these settings the attacks of this run dug up nothing beyond guessing.",
+    "none": "With these settings the attacks of this run dug up nothing beyond guessing.{rest}",
     "aggregate": "With these settings a client could still dig up the summed statistics of what was deleted.",
     "label": "With these settings a client could still tell the class of a deleted record.",
     "feature": "With these settings a client could still dig up the feature vector of a deleted record.",
@@ -27,8 +33,8 @@ def conclude_defended(found: DefenceRecord, findings: Sequence[Finding], cells: 
     There is no verdict where no attacker could show anything and the settings are not why.
     """
     body = [
-        f"Worst level without settings {found.severity_without.upper()}, with {found.name} "
-        f"({', '.join(rule.rule for rule in found.rules) or 'no rule at all'}) {found.severity_with.upper()}.",
+        f"The worst level is {found.severity_without.upper()} without settings, {found.severity_with.upper()} with "
+        f"{found.name} ({', '.join(rule.rule for rule in found.rules) or 'no rule at all'}).",
         *_samples(found.effects, findings),
         *_sums(found.effects),
         *_stopped(found),
@@ -41,8 +47,16 @@ def conclude_defended(found: DefenceRecord, findings: Sequence[Finding], cells: 
     tried = any(is_sound(cell) for cell in ours) or any(siege.guessed for siege in found.sieges)
     if found.severity_with == "none" and not (tried or found.attack_refused or found.attack_withheld):
         return no_verdict("no estimate by any attacker, and the settings refused and withheld nothing", body)
-    lines = [f"Verdict: {found.severity_with.upper()}. {_HEADLINE[found.severity_with]}"]
-    return Verdict(severity=found.severity_with, text="\n".join(lines + [f"  {line}" for line in body]))
+    guarantee = max((one.worst.advantage_total or 0.0 for one in found.privacy), default=None)
+    rest = " The account bounds all others." if is_proved(guarantee) else " Others might."
+    headline = _HEADLINE[found.severity_with].format(rest=rest)
+    lines = [f"Verdict: {found.severity_with.upper()}. {headline}", *(f"  {line}" for line in body)]
+    return Verdict(severity=found.severity_with, text="\n".join(lines), guarantee=guarantee)
+
+
+def is_proved(guarantee: float | None) -> bool:
+    """Whether an account bounds what any attack could tell of every audited deletion."""
+    return guarantee is not None and guarantee <= PROVED
 
 
 def _samples(effects: Sequence[Effect], findings: Sequence[Finding]) -> list[str]:
@@ -60,17 +74,17 @@ def _samples(effects: Sequence[Effect], findings: Sequence[Finding]) -> list[str
     ):
         off = f", features off by {quantity(error)}" if error is not None else ""
         tried = labels or error is not None
-        parts.append(f"{name} {labels}/{ours.trials}{off}" if tried else f"{name} no estimate in {ours.trials}")
-    return [f"One record deleted, labels right: {'; '.join(parts)}; guessing {chance:.0%}."]
+        parts.append(f"{labels}/{ours.trials} {name}{off}" if tried else f"no estimate in {ours.trials} {name}")
+    return [f"A deleted record, its label right: {'; '.join(parts)}; guessing {chance:.0%}."]
 
 
 def _sums(effects: Sequence[Effect]) -> list[str]:
     group = [e for e in effects if e.kind != "record"]
     if not group:
         return []
-    kinds = " and ".join(dict.fromkeys(e.kind for e in group))
+    kinds = " or ".join(dict.fromkeys(e.kind for e in group))
     without, ours = (sum(level != "none" for level in side) for side in _levels(group))
-    return [f"Whole {kinds} deleted: something came out in {without} of {len(group)} attacks without, {ours} with."]
+    return [f"A deleted {kinds}: something came out in {without} of {len(group)} attacks without, {ours} with."]
 
 
 def _levels(effects: Sequence[Effect]) -> tuple[list[Level], list[Level]]:
@@ -78,25 +92,31 @@ def _levels(effects: Sequence[Effect]) -> tuple[list[Level], list[Level]]:
 
 
 def _stopped(found: DefenceRecord) -> list[str]:
-    parts = []
-    if found.attack_refused:
-        parts += [f"{n} refused by {rule}" for rule, n in found.attack_refused.items()]
+    parts = [
+        f"{rule} refused {n} of {found.attack_messages} probe messages" for rule, n in found.attack_refused.items()
+    ]
     if found.attack_withheld:
-        parts.append(f"{found.attack_withheld} not answered by a new head")
-    text = f"Of {found.attack_messages} probe messages {', '.join(parts) or 'none was refused'}"
-    refused = sum(e.replays_refused for e in found.effects)
-    return [f"{text}; replays refused: {refused}."] if parts or refused else []
+        parts.append(f"{found.attack_withheld} probe messages got no new head")
+    if refused := sum(e.replays_refused for e in found.effects):
+        parts.append(f"{refused} replays were refused")
+    return [f"The settings in action: {'; '.join(parts)}."] if parts else []
 
 
 def _cost(found: DefenceRecord) -> str:
+    return f"Price: {price_of(found)}."
+
+
+def price_of(found: DefenceRecord) -> str:
+    """Say what the settings cost the honest."""
     price = found.price
-    lost = "not measured" if price.accuracy_lost is None else f"{100 * price.accuracy_lost:.2f} points"
+    lost = "accuracy not measured"
+    if price.accuracy_lost is not None:
+        lost = f"{100 * price.accuracy_lost:.2f} points of accuracy (mean of {price.heads} heads)"
     refused = sum(price.deletions_refused.values())
     rules = f" ({_counts(price.deletions_refused)})" if refused else ""
     return (
-        f"Price: accuracy lost {lost} (mean of {price.heads} heads); refused {sum(price.uploads_refused.values())} of "
-        f"{price.uploads} uploads and {refused} of {price.deletions} deletions{rules}; heads withheld after them: "
-        f"{price.uploads_withheld + price.deletions_withheld}."
+        f"{lost}; {sum(price.uploads_refused.values())} of {price.uploads} uploads and {refused} of {price.deletions} "
+        f"deletions refused{rules}; {price.uploads_withheld + price.deletions_withheld} of their heads withheld"
     )
 
 
@@ -104,32 +124,41 @@ def _exposure(found: DefenceRecord) -> list[str]:
     if found.exposure_with is None:
         return []
     without = "" if found.exposure_without is None else f" ({found.exposure_without:.2f} without)"
-    honest = "" if found.exposure_honest is None else f"; of the other clients at most {found.exposure_honest:.2f}"
-    return [f"Exposure: of the attacker {found.exposure_with:.2f}{without}{honest}; at 1 a state is identifiable."]
+    honest = "" if found.exposure_honest is None else f", other clients at most {found.exposure_honest:.2f}"
+    return [
+        f"Exposure: the attacker has {found.exposure_with:.2f}{without}{honest}; "
+        "at 1 the heads it got determine a state, as released."
+    ]
 
 
 def _privacy(found: DefenceRecord) -> list[str]:
     if not found.privacy:
         return []
     one = found.privacy[0]
-    what = f"a deleted {one.kind}"
+    best = one.worst.advantage_total or 0.0
+    told = f"the best test beats guessing by {best:.0%}" if best < CERTAIN else "that rules no attack out"
     return [
-        f"Privacy of {what} over all releases: mu {_mu(one.median.mu_total)} (median), at most "
-        f"{_mu(one.worst.mu_total)} (best advantage of any test {one.worst.advantage_total or 0:.0%})."
+        f"Privacy of a deleted {one.kind} over all releases: mu {_mu(one.median.mu_total)} (median), at most "
+        f"{_mu(one.worst.mu_total)}: {told}."
     ]
 
 
 def _sieges(found: DefenceRecord) -> list[str]:
     """Say what the best of the attackers that know the settings got."""
-    read = [s for s in found.sieges if s.labels_correct is not None]
-    if not read:
+    best = best_siege(found)
+    if best is None:
         return [found.caveat]
-    best = max(read, key=lambda s: (LEVELS.index(s.level), s.labels_correct or 0))
-    off = "" if best.relerr_feature is None else f", features off by {quantity(best.relerr_feature)}"
+    off = "" if best.relerr_feature is None else f" (features off by {quantity(best.relerr_feature)})"
     return [
-        f"Attackers that know the settings, {len(found.sieges)} of them: the best ({best.attack}) has "
-        f"{best.labels_correct}/{best.trials} labels{off}, puts back {best.replays}."
+        f"{len(found.sieges)} attackers that know the settings: the best ({best.attack}) has "
+        f"{best.labels_correct}/{best.trials} labels{off} and puts back {best.replays}."
     ]
+
+
+def best_siege(found: DefenceRecord) -> SiegeRecord | None:
+    """Return the attacker that knows the settings and got most; None where none was played that reads."""
+    read = [s for s in found.sieges if s.labels_correct is not None]
+    return max(read, key=lambda s: (LEVELS.index(s.level), s.labels_correct or 0), default=None)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -28,6 +28,7 @@ from exhume.protocol.head import unit_roundoff
 from exhume.protocol.rules import Exposure, Heads
 from exhume.simulate import attackers
 from exhume.simulate.federation import Federation
+from exhume.simulate.lean import LeanCampaign
 from exhume.simulate.listening import listen
 from exhume.simulate.rules import figures_of
 from exhume.simulate.siege import besiege
@@ -91,9 +92,25 @@ def _failed(plan: Plan, unit: Unit, reason: str) -> AnyRecord:
     )
 
 
-@lru_cache(maxsize=8)
 def _campaign(plan: Plan, probe: str, facing: Facing) -> Campaign:
+    return _lean_campaign(plan, probe, facing) if plan.lean else _full_campaign(plan, probe, facing)
+
+
+@lru_cache(maxsize=8)
+def _full_campaign(plan: Plan, probe: str, facing: Facing) -> Campaign:
     return Campaign(plan.federation(facing), plan.probe(probe), estimator=plan.settings.estimator)
+
+
+_LEAN: dict[tuple[Plan, str, Facing], LeanCampaign] = {}
+"""The one lean campaign that there is room for; tasks come grouped by probe and server."""
+
+
+def _lean_campaign(plan: Plan, probe: str, facing: Facing) -> LeanCampaign:
+    key = plan, probe, facing
+    if key not in _LEAN:
+        _LEAN.clear()
+        _LEAN[key] = LeanCampaign(plan.federation(facing), plan.probe(probe), estimator=plan.settings.estimator)
+    return _LEAN[key]
 
 
 def _cell(plan: Plan, campaign: Campaign, unit: Unit) -> CellRecord:
@@ -119,8 +136,10 @@ def _cell(plan: Plan, campaign: Campaign, unit: Unit) -> CellRecord:
         flagged=seen.flagged,
         magnitude_ratio=seen.ratio,
         false_positives=seen.false_positives,
-        curve=() if outcome.transcript is None or not outcome.responses else rank_curve(outcome.transcript),
-        exposure=_watched_exposures(plan, unit) if bare else _exposures(campaign.federation),
+        curve=()
+        if plan.lean or outcome.transcript is None or not outcome.responses
+        else rank_curve(outcome.transcript),
+        exposure=() if plan.lean else _watched_exposures(plan, unit) if bare else _exposures(campaign.federation),
         service=None if bare else _cell_service(campaign),
     )
 
@@ -163,7 +182,7 @@ def _exposure(name: str, found: Exposure, attacker: bool) -> ExposureRecord:
 
 def is_faint(transcript: Transcript, found: Diagnostics) -> bool:
     """Whether the weakest direction of the answers to a made-up probe is no longer than the rounding of a head."""
-    if not transcript.moment_only or transcript.X.shape[1] < found.d:
+    if not transcript.moment_only or transcript.responses * transcript.c < found.d:
         return False  # too few answers are another matter
     start = transcript.reduced().baseline
     return found.sigma_min_X <= unit_roundoff(start.precision) * float(np.linalg.norm(start.weights))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import json
 import re
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from exhume.cli._help import EXAMPLES, panel_of
 from exhume.errors import InputError
 from exhume.files import write_files
 
@@ -26,6 +29,7 @@ __all__ = [
     "check_file",
     "check_folder",
     "completing",
+    "completing_files",
     "console_for",
     "json_text",
     "listed",
@@ -57,6 +61,9 @@ PLACES = {
     "kinds": "exhume.audit.settings:KINDS",
     "engines": "exhume.audit.engines:ENGINES",
     "levels": "exhume.audit.levels:LEVELS",
+    "fail_on": "exhume.audit.settings:FAIL_ON",
+    "backends": "exhume.jobs.run:BACKENDS",
+    "shipped": "exhume.audit.settings:SHIPPED",
     "admission": "exhume.defence.admission:REGISTRY",
     "release": "exhume.defence.release:REGISTRY",
     "accountants": "exhume.defence.accountants:REGISTRY",
@@ -71,6 +78,16 @@ def names_of(what: str) -> list[str]:
     """Return the known names of a kind of thing."""
     module, _, attribute = PLACES[what].partition(":")
     return [str(name) for name in getattr(importlib.import_module(module), attribute)]
+
+
+def completing_files(what: str) -> Callable[[str], list[str]]:
+    """Return what completes a name of a kind of thing, or a TOML file."""
+
+    def complete(incomplete: str) -> list[str]:
+        known = [name for name in names_of(what) if name.startswith(incomplete)]
+        return known + sorted(str(path) for path in Path().glob(f"{glob.escape(incomplete)}*.toml"))
+
+    return complete
 
 
 def completing(what: str) -> Callable[[str], list[str]]:
@@ -103,6 +120,10 @@ class Command(TyperCommand):
             text = getattr(parameter, "help", None)
             if text:
                 vars(parameter)["help"] = re.sub(r"\{(\w+)\}", lambda m: ", ".join(names_of(m[1])), text)
+            named = next((word[2:] for word in parameter.opts if word.startswith("--")), "")
+            vars(parameter)["rich_help_panel"] = panel_of(named)
+        if lines := EXAMPLES.get(ctx.command_path):
+            self.epilog = "\n\n".join(["Examples:", *lines])
         super().format_help(ctx, formatter)
 
 
@@ -137,9 +158,19 @@ def put_json(text: str, target: str | None) -> None:
         write_files({Path(target): text})
 
 
-def say(console: Console, text: str) -> None:
-    """Print a sentence as it is: no markup, no colours, no folding of paths."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence as it is: no markup, no colours but a style, no folding of paths."""
+    if console.is_terminal:
+        text = "\n".join(folded for line in text.splitlines() for folded in _folded(line, console.width))
+    console.print(text, soft_wrap=True, markup=False, highlight=False, style=style or None)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line in pieces that fit, broken at spaces only: paths and commands stay whole."""
+    margin = line[: len(line) - len(line.lstrip())] + "  "
+    return textwrap.wrap(
+        line, max(width, 40), subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def console_for(target: str | None = None) -> Console:

@@ -32,11 +32,18 @@ __all__ = ["advise"]
 
 
 def advise(
-    data: Annotated[str, typer.Option(help="Data set: {data}.", autocompletion=completing("data"))] = "digits",
+    data: Annotated[
+        str | None, typer.Option(help="Data set: {data}. (default: digits)", autocompletion=completing("data"))
+    ] = None,
     encoder: Annotated[
-        str, typer.Option(help="Encoder: {encoders}.", autocompletion=completing("encoders"))
-    ] = "random-relu",
+        str | None,
+        typer.Option(help="Encoder: {encoders}. (default: random-relu)", autocompletion=completing("encoders")),
+    ] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, where the encoder leaves it open.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Your own features: .npz, .safetensors, .csv, .parquet or .npy.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="The labels, if your features are a .npy file.")] = None,
     trials: Annotated[
         int | None,
         typer.Option(help="Deletions per cell (default 20, quick 10; hardened: enough to find chance + 10 points)."),
@@ -82,10 +89,12 @@ def advise(
 
     needs = Needs(max_accuracy_loss, max_staleness)
     base = Request()
+    own = features is not None or data == "features"
+    model = encoder or ("none" if own else base.encoder)
     request = Request(
-        data=data,
-        encoder=encoder,
-        dim=dim if dim is not None or encoder != "random-relu" else base.dim,
+        data=data or ("features" if own else base.data),
+        encoder=model,
+        dim=dim if dim is not None or model != "random-relu" else base.dim,
         trials=trials,
         seed=seed,
         colluders=colluders if collusion is None else collusion,
@@ -100,7 +109,7 @@ def advise(
     check_file("json", json)
     if not detector:
         check_folder("out", out)
-    matrix = matrix_of(request)
+    matrix = matrix_of(request, path=features, labels=labels)
     if detector:
         _detector(matrix.scenario, json)
         return
@@ -108,12 +117,13 @@ def advise(
         advice = carry_out(matrix, needs, out, jobs=jobs, progress=progress)
     put_json(json_text(advice.facts()), json)
     console = console_for(json)
-    console.print(_table(advice.rows))
+    console.print(_table(advice.rows, console.width))
     say(
         console,
-        f"labels: by the best attack, chance {advice.chance:.0%}; could detect: the least rate that such a run "
-        "tells from chance, 4 times in 5; replays: deletions recovered and put back; told: put "
-        "back by an attacker who was told the block; burn and accuracy lost: points",
+        f"labels: right by the best attack (chance {advice.chance:.0%}), with the upper end of its 95% interval; "
+        "replays: deletions recovered and put back; accuracy lost and burn: points; could detect: the least rate that "
+        "such a run tells from chance, 4 times in 5; told: put back by an attacker who was told the block; "
+        f"refused: honest messages. All columns are in {advice.files['tables']}.",
     )
     for cell in advice.failures:
         typer.echo(f"cell failed: {cell.attack} against {cell.defence}: {cell.error}", err=True)
@@ -145,7 +155,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _table(rows: list[Advised]) -> Table:
+NARROW = 150
+"""Columns of a terminal below which the table has what decides alone; all of it is in matrix.md."""
+
+
+def _table(rows: list[Advised], width: int) -> Table:
+    if width < NARROW:
+        return _short_table(rows)
     table = Table(*COLUMNS, box=None, header_style="bold")
     for row in rows:
         table.add_row(
@@ -161,6 +177,24 @@ def _table(rows: list[Advised]) -> Table:
             "yes" if row.exact else f"to {row.head_error:.0e}",
             f"{row.refused}/{row.sent}",
             f"{row.deletions_served}/{row.deletions_asked}",
+        )
+    return table
+
+
+def _short_table(rows: list[Advised]) -> Table:
+    """Return what leaks and what it costs, in 80 columns; what the run refutes is red."""
+    table = Table(box=None, header_style="bold")
+    for name in ("defence", "labels", "by", "replays", "lost", "refused"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.defence,
+            "-" if math.isnan(row.label_rate) else f"{row.label_rate:.0%} (to {row.label_upper:.0%})",
+            row.worst,
+            f"{row.replay_rate:.0%}",
+            f"{row.accuracy_lost:.2f}",
+            f"{row.refused}/{row.sent}",
+            style="red" if row.refutes() else "",
         )
     return table
 

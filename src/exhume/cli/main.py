@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from exhume._version import __version__
-from exhume.cli import advise, audit, data, decode, paper
+from exhume.cli import advise, audit, data, decode, paper, serve
 from exhume.cli._edge import carry_out
 from exhume.cli._options import Command
-from exhume.errors import OldNameWarning
+from exhume.errors import NoteWarning, OldNameWarning
 
 __all__ = ["app", "main"]
 
@@ -32,6 +32,7 @@ app.command("audit", cls=Command)(audit.audit)
 app.add_typer(data.app, name="data")
 app.add_typer(decode.app, name="decode")
 app.add_typer(paper.app, name="paper")
+app.add_typer(serve.app, name="serve")
 
 
 def _version(wanted: bool) -> None:
@@ -51,7 +52,7 @@ def _root(
 
 def _note(message: Warning | str, category: type[Warning], *rest: object, **more: object) -> None:
     """Say what Exhume has to note in one line; other packages' warnings are not for users of the command."""
-    if issubclass(category, OldNameWarning):
+    if issubclass(category, (OldNameWarning, NoteWarning)):
         typer.echo(f"exhume: note: {message}", err=True)
 
 

@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 
 RESULTS = Path("results")
+SIDES = {"agree": True, "differ": False}
 _PLACES = ("context", "names", "home", "as_json", "scheduler", "features", "renew")
 
 Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json and the figures.")]
@@ -82,7 +83,7 @@ def run(
     clients: Annotated[int, typer.Option(min=2, help="Clients in a split.")] = 50,
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration of the splits.")] = 0.05,
     jobs: Jobs = 0,
-    backend: Annotated[str, typer.Option(help="joblib or dask.")] = "joblib",
+    backend: Annotated[str, typer.Option(help="joblib or dask.", autocompletion=completing("backends"))] = "joblib",
     scheduler: Annotated[str | None, typer.Option(help="Address of a running Dask scheduler.")] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Added to every seed; 0 is the paper's own choice.")
@@ -106,7 +107,7 @@ def run(
     from exhume.paper.registry import by_names, runnable
     from exhume.paper.render import Page, console_table
     from exhume.paper.render import as_json as rendered
-    from exhume.paper.renew import renewed_comparisons, renewed_page
+    from exhume.paper.renew import agreeing_page, renewed_comparisons, renewed_page
     from exhume.paper.study import FULL, QUICK, Study
 
     by_names(listed(names))
@@ -144,36 +145,66 @@ def run(
         made.write(text, out)
     else:
         old, renewed = before[0], [table.name for table in tables]
-        made.write(text, out, edit=lambda fresh: renewed_page(old, fresh, renewed, made.command))
         cells = renewed_comparisons(before[1], cells)
+        everything = [cell for found in cells.values() for cell in found]
+
+        def edited(fresh: str) -> str:
+            return agreeing_page(renewed_page(old, fresh, renewed, made.command), everything)
+
+        made.write(text, out, edit=edited)
     put_json(rendered(cells), str(out / "results.json"))
     put_json(rendered(cells), as_json)
-    console.print(_verdict([cell for found in cells.values() for cell in found]), soft_wrap=True, highlight=False)
+    shown = [cell for found in cells.values() for cell in found]
+    console.print(_quick_verdict(shown) if quick else _verdict(shown), soft_wrap=True, highlight=False)
     console.print(f"written: {text}", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command(cls=Command)
-def compare(out: Out = RESULTS, as_json: JsonTo = None) -> None:
-    """Compare the last results with the published ones, cell by cell."""
+def compare(
+    out: Out = RESULTS,
+    as_json: JsonTo = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="List only cells that agree, or that differ.", autocompletion=lambda: list(SIDES)),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Comma list of {tables}. (default: all)", autocompletion=completing("tables")),
+    ] = None,
+) -> None:
+    """Compare the last results with the published ones, cell by cell; the summary is of all that was chosen."""
     from exhume.errors import DataError
-    from exhume.paper.render import read_comparisons
+    from exhume.paper.comparisons import tallied
+    from exhume.paper.registry import by_names
+    from exhume.paper.render import TALLY_COLUMNS, read_comparisons
 
     check_file("json", as_json)
+    if only is not None and only not in SIDES:
+        raise unknown_name("only", only, SIDES)
+    wanted = {chosen.name for chosen in by_names(listed(table))} if table else None
     path = out / "results.json" if out.suffix != ".json" else out
     if not path.is_file():
         raise DataError(f"{path} does not exist: run `exhume paper run all` first")
-    found = read_comparisons(path)
-    put_json(json_text([{"gap": cell.gap, **cell.plain()} for cell in found if cell.comparable]), as_json)
-    shown = RichTable(
-        "table", "data", "row", "column", "measured", "published", "log10 gap", box=None, header_style="bold"
-    )
+    everything = [cell for cell in read_comparisons(path) if cell.comparable]
+    found = [cell for cell in everything if wanted is None or cell.table in wanted]
+    judged = [{"kind": cell.kind, "agrees": cell.agrees, "gap": cell.gap, **cell.plain()} for cell in found]
+    put_json(json_text(judged), as_json)
+    titles = ("table", "data", "row", "column", "measured", "published", "kind", "verdict", "log10 gap")
+    shown = RichTable(*titles, box=None, header_style="bold")
     for cell in found:
-        if cell.comparable:
-            gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
-            place = (cell.table, cell.data, cell.row, cell.column)
-            shown.add_row(*place, str(cell.measured), str(cell.published), gap)
+        if only is not None and cell.agrees != SIDES[only]:
+            continue
+        gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
+        place = (cell.table, cell.data, cell.row, cell.column, str(cell.measured), str(cell.published))
+        shown.add_row(
+            *place, cell.kind, "agrees" if cell.agrees else "DIFFERS", gap, style="" if cell.agrees else "red"
+        )
     console = console_for(as_json)
     console.print(shown)
+    summary = RichTable(*TALLY_COLUMNS, box=None, header_style="bold")
+    for tally in tallied(found):
+        summary.add_row(*tally.line())
+    console.print(summary)
     console.print(_verdict(found), soft_wrap=True, highlight=False)
 
 
@@ -190,16 +221,26 @@ def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
 
 def _verdict(found: list[Comparison]) -> str:
     """Say in one sentence how far the results agree."""
-    from exhume.paper.comparisons import differences
+    from exhume.paper.comparisons import differences, tallied
+    from exhume.paper.render import sentence
 
-    comparable = [cell for cell in found if cell.comparable]
-    gaps = differences(found)
-    unexplained = [gap for gap in gaps if gap.reason is None]
-    if not comparable:
+    tallies = tallied(found)
+    if not tallies:
         return "No cell is compared number by number: the encoder is not the paper's."
+    unexplained = [gap for gap in differences(found) if gap.reason is None]
+    return f"{sentence(tallies)[:-1]}, {len(unexplained)} of them without a written reason."
+
+
+def _quick_verdict(found: list[Comparison]) -> str:
+    """Say what a quick run can and cannot say."""
+    compared = [cell for cell in found if cell.comparable]
+    if not compared:
+        return _verdict(found)
+    agree = sum(cell.agrees for cell in compared)
     return (
-        f"{len(comparable) - len(gaps)} of {len(comparable)} comparable cells agree with the paper; "
-        f"{len(gaps)} differ, {len(unexplained)} of them without a written reason."
+        f"A quick run: everything works, on samples smaller than the paper's. {agree} of {len(compared)} cells agree "
+        "all the same; the others differ as small samples do, which is no failed reproduction. Without --quick the run "
+        "takes hours and can be judged."
     )
 
 

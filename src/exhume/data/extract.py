@@ -94,11 +94,11 @@ def extract(
     found = read_cache(folder)
     if found is not None:
         return found
+    get_ready = getattr(model, "get_ready", None)
+    if get_ready is not None:  # what cannot encode (no torch, no such device) fetches no images and leaves no folder
+        get_ready()
     pictures = sets.load(entry.name, home, download=download).head(limit)
     work = folder.with_name(f"{folder.name}-{batch}-{model.device.replace(':', '')}{PARTIAL}")
-    get_ready = getattr(model, "get_ready", None)
-    if get_ready is not None:  # what cannot encode (no torch, no such device, other weights) leaves no folder behind
-        get_ready()
     with writing(work), locked_folder(work):
         found = read_cache(folder)  # somebody may have been first while we waited
         if found is not None:

@@ -6,6 +6,7 @@ import hashlib
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -18,7 +19,7 @@ from exhume.data.encoders import Encoder, Options
 from exhume.data.extract import BATCH, Tick, encode, extract
 from exhume.data.files import digest_of, sha256_of_file
 from exhume.data.home import data_path, home_folder
-from exhume.data.own import read_own, split_arrays
+from exhume.data.own import columns_of, read_own, split_arrays
 from exhume.data.sets import OWN, DataSet, ImageSet
 from exhume.errors import DataError, InputError
 
@@ -258,7 +259,7 @@ def _from_file(
     """Return the user's own features, encoded once more only if an encoder other than `none` is named."""
     if path is None:
         raise InputError("path", f"the file to read when data is '{OWN}'", path)
-    train, train_labels, test, test_labels = read_own(path, labels)
+    train, train_labels, test, test_labels = read_own(path, labels, mapped=True)
     classes = _classes(train_labels, test_labels)
     if encoders.REGISTRY.find(encoder).holding is not None:
         raise InputError("encoder", f"none or random-relu for data '{OWN}', which has no images", encoder)
@@ -272,19 +273,25 @@ def _from_file(
     return _freeze(arrays, classes, OWN, encoder, key, "file", path)
 
 
-def given_features(features: object, labels: object) -> FeatureSet:
-    """Return arrays as a feature set of one's own; rows 4, 9, 14, ... are the test set.
+def given_features(features: Any, labels: Any = None) -> FeatureSet:
+    """Return arrays or a data frame as a feature set of one's own; rows 4, 9, 14, ... are the test set.
 
     Parameters
     ----------
     features
-        Rows of real features, two axes.
+        Rows of real features, two axes; or a data frame (of pandas or polars).
     labels
-        One class from 0 per row.
+        One class per row: any words or whole numbers. For a data frame it may be the name of a column; left out, the
+        column is found by its usual names, or is the last one.
     """
-    if labels is None:
+    if hasattr(features, "columns") and (labels is None or isinstance(labels, str)):
+        table = {str(name): np.asarray(features[name]) for name in features.columns}
+        named = columns_of(table, "the data frame", labels)
+    elif labels is None:
         raise InputError("labels", "one class per row of features", "nothing")
-    arrays = split_arrays({"features": np.asarray(features), "labels": np.asarray(labels)}, "the arrays given")
+    else:
+        named = {"features": np.asarray(features), "labels": np.asarray(labels)}
+    arrays = split_arrays(named, "the arrays given", mapped=True)
     classes = _classes(arrays[1], arrays[3])
     digests = [hashlib.sha256(np.ascontiguousarray(part).tobytes()).hexdigest() for part in arrays]
     return _freeze(arrays, classes, OWN, "none", digest_of({"arrays": digests}), "given", None)

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 
 from exhume.data.catalogue import Progress as Report
 from exhume.data.extract import Tick
@@ -18,15 +26,15 @@ __all__ = ["extraction_bar", "fetch_bar"]
 
 @contextmanager
 def extraction_bar(console: Console) -> Iterator[Tick]:
-    """Show rows done, images per second and time left while features are extracted."""
+    """Show that data is prepared and, while features are extracted, rows done, images per second and time left."""
     columns = (
-        TextColumn("extracting"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} images"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
         TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task("extracting", total=1, visible=False, note="")
+        task = bars.add_task("preparing data", total=None, note="")
         began = time.monotonic()
 
         def tick(done: int, resumed: int, total: int) -> None:
@@ -34,7 +42,8 @@ def extraction_bar(console: Console) -> Iterator[Tick]:
             rate = (done - resumed) / max(time.monotonic() - began, 1e-9)
             left = f", {timedelta(seconds=round((total - done) / rate))} left" if rate else ""
             before = f" ({resumed} from an earlier run)" if resumed else ""
-            bars.update(task, completed=done, total=total, visible=True, note=f"{rate:.1f} images/s{left}{before}")
+            note = f"{done}/{total} images, {rate:.1f}/s{left}{before}"
+            bars.update(task, description="extracting", completed=done, total=total, note=note)
 
         yield tick
 

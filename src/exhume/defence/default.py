@@ -10,18 +10,36 @@ from numpy.typing import ArrayLike
 
 from exhume.defence.bounds import HOW_TO_MEASURE, Bounds
 from exhume.defence.config import Config, Entry, build
+from exhume.defence.release import Factorisation
 from exhume.errors import InputError
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Summary
 
-__all__ = ["CAP", "HORIZON", "SIGMA", "SPREAD", "before_gram", "hardened", "hardened_config", "rows_in", "sigma_for"]
+__all__ = [
+    "CAP",
+    "HORIZON",
+    "SIGMA",
+    "SPREAD",
+    "before_gram",
+    "hardened",
+    "hardened_config",
+    "rows_in",
+    "sigma_for",
+    "spread_for",
+]
 
-SIGMA = 0.2
+SIGMA = 0.25
 """Default noise: the largest on the measured frontier that costs at most 0.2 points on MNIST and CIFAR-10."""
 
 SPREAD = 0.7
-"""Default spread of the noise on the gram."""
+"""Spread of the noise on the gram where rows are few, or their number is not known."""
+
+LEAST_SPREAD = 0.5
+"""Spread where rows are many: what the gram's noise leaves of the accuracy is better spent on the moment's."""
+
+GRAM_MU = 2.5
+"""The mu that the gram of an average record may have before its noise is worth more than `LEAST_SPREAD`."""
 
 HORIZON = 1000
 """Default events of an epoch."""
@@ -45,6 +63,19 @@ def sigma_for(rows: int, d: int) -> float:
     if rows < 1:
         raise InputError("rows", "at least 1", rows)
     return min(SIGMA, SCORE_NOISE * math.sqrt(rows / d))
+
+
+def spread_for(rows: int, d: int, horizon: int = HORIZON) -> float:
+    """Return the spread of the gram's noise for so many rows: enough for `GRAM_MU`, within `LEAST_SPREAD` and `SPREAD`.
+
+    An average record has leverage ``d / rows`` in the measure, so its gram is ``d / rows`` large and
+    ``k g sqrt(2 d) d / (rows spread)`` apart from nothing, k and g being the norms of the factorisation.
+    """
+    if rows < 1:
+        raise InputError("rows", "at least 1", rows)
+    f = Factorisation.of(horizon)
+    wanted = f.sensitivity * f.largest * math.sqrt(2.0 * d) * d / (rows * GRAM_MU)
+    return min(max(wanted, LEAST_SPREAD), SPREAD)
 
 
 def rows_in(ledger: Ledger) -> int:
@@ -79,6 +110,7 @@ def hardened_config(
     horizon: int = HORIZON,
     cap: float | None = CAP,
     founding: int = 0,
+    grows: bool | None = None,
     public: Summary | None = None,
     precision: str = "float32",
     key: str | None = None,
@@ -95,7 +127,8 @@ def hardened_config(
     bounds
         What one client can move at most (`Bounds.measure`). A configuration without them can be read, not built.
     rows
-        About how many rows the ledger holds; a small one bears less noise (`sigma_for`).
+        About how many rows the ledger holds; a small one bears less noise (`sigma_for`), and needs more of it on the
+        gram (`spread_for`).
     sigma
         Scale of the noise at the end of an epoch, in place of the one for so many rows: it costs what `PosteriorNoise`
         at this sigma does.
@@ -107,8 +140,9 @@ def hardened_config(
         any part of what it has (`AlgebraicOwnership`).
     least_norm
         With kept totals, a lower bound on the length of an honest feature vector.
-    horizon, cap, founding, public
-        Those of `exhume.defence.release.ContinualNoise`. Public totals cannot be written to a file.
+    horizon, cap, founding, grows, public
+        Those of `exhume.defence.release.ContinualNoise`. The measure grows unless founders or public rows stand for
+        what is to come. Public totals cannot be written to a file.
     precision
         Number format of the heads.
     key
@@ -116,7 +150,12 @@ def hardened_config(
     """
     if sigma is None:
         sigma = SIGMA if rows is None else sigma_for(rows, d)
-    options = {"sigma": before_gram(sigma), "spread": SPREAD, "horizon": horizon, "cap": cap, "founding": founding}
+    spread = SPREAD if rows is None else spread_for(rows, d, horizon)
+    noise = {"sigma": before_gram(sigma, spread), "spread": spread}
+    # Kept totals let a client take back any part: nobody could say which record's share goes.
+    kept = None if keep_totals and not show_rows else cap
+    options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
+    options["grows"] = grows if grows is not None else founding == 0 and public is None
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
     release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))
     return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)
@@ -159,6 +198,8 @@ def hardened(
         raise InputError("bounds", HOW_TO_MEASURE, "none")
     found = rows if rows is not None else rows_in(ledger)
     expected = found if rows is not None or found >= 1 else None
+    if expected is not None and 2 * rows_in(ledger) >= expected:
+        options.setdefault("grows", False)
     if public is not None:
         sample = Summary.of(*public, ledger.c)
         times = 1.0 if expected is None else expected / len(np.asarray(public[1]))

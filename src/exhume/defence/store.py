@@ -51,10 +51,12 @@ def save_server(server: Server, path: str | Path, *, replace: bool = False) -> N
     file = Path(path)
     with server.paused():  # what is saved belongs to one step
         ledger, head, counts = server.ledger, server.released, server.counts
+        ledger.settle()  # no row goes to the disk as it came
         total, lost = ledger.summary, ledger.lost
         defences = nested(Defences.of(server).save())
     arrays = {"gram": total.gram, "moment": total.moment, "defences": defences}
     values: dict[str, Any] = {"gamma": ledger.gamma, "grid": ledger.grid, "counts": asdict(counts)}
+    values["solver"] = ledger.solver
     values |= {"lost": asdict(lost), "head": None}
     if head is not None:
         arrays["head"] = head.weights
@@ -88,7 +90,7 @@ def load_server(config: Config | str | Path, path: str | Path) -> Server:
     values, arrays = saved.values, saved.arrays
     try:
         total, lost = Summary.kept(arrays["gram"], arrays["moment"]), Lost(**values.get("lost", {}))
-        ledger = Ledger(total, values["gamma"], values["grid"], lost)
+        ledger = Ledger(total, values["gamma"], values["grid"], lost, values.get("solver", "direct"))
         told = values["head"]
         head = None if told is None else Head(arrays["head"], told["precision"], told["serial"])
         counts = Counts(**values["counts"])

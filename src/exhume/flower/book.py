@@ -39,6 +39,10 @@ class Book(Protocol):
         """Return the name under which rules know a node."""
         ...
 
+    def knows(self, client: str) -> bool:
+        """Return whether this client has ever been answered."""
+        ...
+
     def taken(self, client: str) -> tuple[tuple[int, str], ...]:
         """Return the rounds, with their kinds, whose message of this client is in the ledger (see `since_last`)."""
         ...
@@ -72,6 +76,7 @@ class MemoryBook:
     def __init__(self, server: Server, names: Mapping[int, str] | None = None) -> None:
         self._server, self._names = server, names or {}
         self._rounds = 0
+        self._known: set[str] = set()
         self._taken: dict[str, list[tuple[int, str]]] = {}
 
     @property
@@ -92,6 +97,10 @@ class MemoryBook:
         """Return the name that was given for a node, else the one that its id makes."""
         return self._names.get(node, client_name(node))
 
+    def knows(self, client: str) -> bool:
+        """Return whether this client has ever been answered."""
+        return client in self._known
+
     def taken(self, client: str) -> tuple[tuple[int, str], ...]:
         """Return the rounds whose message of this client is in the ledger."""
         return since_last(self._taken.get(client, ()))
@@ -102,6 +111,7 @@ class MemoryBook:
             raise InputError("number", f"{self._rounds + 1}, the next round", number)
         receipts = self._server.submit_round(messages) if messages else []
         for receipt in receipts:
+            self._known.add(receipt.client)
             if receipt.accepted:
                 self._taken.setdefault(receipt.client, []).append((number, kind))
         self._rounds = number

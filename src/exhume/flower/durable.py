@@ -39,6 +39,7 @@ class StoreBook:
     def __init__(self, store: DurableServer) -> None:
         self._store = store
         self._rounds = 0
+        self._known: set[str] = set()
         self._taken: dict[str, list[tuple[int, str]]] = {}
         wanted = sa.select(RECEIPTS.c.client, RECEIPTS.c.key, RECEIPTS.c.accepted).order_by(RECEIPTS.c.seq)
         with store.engine.connect() as connection:
@@ -78,6 +79,10 @@ class StoreBook:
         """Return the name that a node's id makes."""
         return client_name(node)
 
+    def knows(self, client: str) -> bool:
+        """Return whether this client has ever been answered."""
+        return client in self._known
+
     def taken(self, client: str) -> tuple[tuple[int, str], ...]:
         """Return the rounds whose message of this client is in the ledger."""
         return since_last(self._taken.get(client, ()))
@@ -100,6 +105,7 @@ class StoreBook:
 
     def _note(self, client: str, number: int, kind: str, accepted: bool) -> None:
         self._rounds = max(self._rounds, number)
+        self._known.add(client)
         if accepted:
             self._taken.setdefault(client, []).append((number, kind))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,18 @@ from flwr.serverapp import Grid, ServerApp
 
 from exhume.errors import InputError
 from exhume.flower.book import Book
-from exhume.flower.rounds import ADD, UNLEARN, Clock, Kind, Postmaster, RoundReport, broadcast, digest, play
+from exhume.flower.rounds import (
+    ADD,
+    UNLEARN,
+    Clock,
+    Kind,
+    Postmaster,
+    RoundFailedError,
+    RoundReport,
+    broadcast,
+    digest,
+    play,
+)
 
 __all__ = ["Setup", "run", "server_app"]
 
@@ -48,12 +60,18 @@ def run(grid: Grid, setup: Setup) -> list[RoundReport]:
     book, post, reports = setup.book, Postmaster(grid, setup.clock), []
     if book.rounds:
         _log.info("going on after round %d, ledger %s", book.rounds, digest(book.server.ledger))
-        broadcast(post, book, post.gather(setup.nodes))
+        there = post.gather(setup.nodes)
+        if not any(book.knows(book.name(node)) for node in there):
+            raise RoundFailedError(
+                f"none of {len(there)} nodes took part in the {book.rounds} rounds of this book, so nobody knows what "
+                "is its own: node ids last from run to run only where nodes log in"
+            )
+        broadcast(post, book, there)
     while book.rounds < setup.rounds:
-        nodes = post.gather(setup.nodes)
+        nodes, start = post.gather(setup.nodes), time.monotonic()
         reports.append(play(post, book, nodes, kind=setup.kind(book.rounds + 1)))
         heard = broadcast(post, book, nodes, reports[-1].receipts)
-        _log.info("round %d: %s", book.rounds, _measured(heard))
+        _log.info("round %d: %s; %.2f s", book.rounds, _measured(heard), time.monotonic() - start)
     _log.info("%d rounds, ledger %s", book.rounds, digest(book.server.ledger))
     return reports
 

@@ -74,6 +74,7 @@ def run(
     workers: int = 0,
     backend: str = "joblib",
     scheduler: str | None = None,
+    threads: int = 1,
     progress: Progress | None = None,
     again: Callable[[dict[str, Any]], bool] | None = None,
 ) -> dict[str, Result]:
@@ -95,6 +96,8 @@ def run(
         ``"joblib"`` or ``"dask"``.
     scheduler
         Address of a running Dask scheduler; without it the dask backend starts a local cluster.
+    threads
+        Threads of linear algebra for work that stays in this process; worker processes have one each.
     progress
         Called with tasks done, tasks of them that the store had, and tasks in all.
     """
@@ -109,7 +112,7 @@ def run(
         progress(done, reused, len(wanted))
     if missing:
         chunks = _chunks(missing)
-        with closing(_finished(chunks, work, shared, workers, backend, scheduler)) as finished:
+        with closing(_finished(chunks, work, shared, workers, backend, scheduler, threads)) as finished:
             for chunk, results in finished:
                 for task, (result, seconds) in zip(chunk, results, strict=True):
                     store.put(task.key, result, inputs=task.spec, seconds=seconds)
@@ -128,18 +131,18 @@ def _chunks(tasks: Sequence[Task]) -> list[Chunk]:
 
 
 def _finished(
-    chunks: list[Chunk], work: Work, shared: Any, workers: int, backend: str, scheduler: str | None
+    chunks: list[Chunk], work: Work, shared: Any, workers: int, backend: str, scheduler: str | None, threads: int
 ) -> Finished:
     count = min(workers or joblib.cpu_count(), len(chunks))
     if backend == "dask":
         return _dask(chunks, work, shared, count, scheduler)
-    return _serial(chunks, work, shared) if count == 1 else _processes(chunks, work, shared, count)
+    return _serial(chunks, work, shared, threads) if count == 1 else _processes(chunks, work, shared, count)
 
 
-def _do(work: Work, shared: Any, chunk: Chunk) -> list[Timed]:
+def _do(work: Work, shared: Any, chunk: Chunk, threads: int = 1) -> list[Timed]:
     """Do some tasks; each result comes with the processor time that it took."""
     timed = []
-    with threadpool_limits(1):
+    with threadpool_limits(threads):
         for task in chunk:
             began = time.process_time()
             result = work(shared, task.spec)
@@ -147,10 +150,10 @@ def _do(work: Work, shared: Any, chunk: Chunk) -> list[Timed]:
     return timed
 
 
-def _serial(chunks: list[Chunk], work: Work, shared: Any) -> Finished:
+def _serial(chunks: list[Chunk], work: Work, shared: Any, threads: int) -> Finished:
     for chunk in chunks:
         for task in chunk:
-            yield (task,), _do(work, shared, (task,))
+            yield (task,), _do(work, shared, (task,), threads)
 
 
 def _processes(chunks: list[Chunk], work: Work, shared: Any, count: int) -> Finished:

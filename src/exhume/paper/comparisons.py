@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from exhume.paper.agreement import KINDS, Pair, Tally, gap, kind_of, tallies
 from exhume.paper.feature_source import WIDE
-from exhume.paper.published import ENCODER, published, reasons
+from exhume.paper.published import ENCODER, published, ratio_reasons, reasons
 from exhume.paper.table import Table, TableRow
-from exhume.paper.values import Count, Number, Range, Value
+from exhume.paper.values import Count, Mean, Number, Range, Value
 
-__all__ = ["FACTORS", "HALF_UNIT", "Agreement", "Comparison", "Difference", "compared", "differences"]
-
-HALF_UNIT = 0.5
-"""Mean errors may differ by this much in log10 before an explanation is due."""
-
-FACTORS = (1.5, 2.0, 10**HALF_UNIT)
-"""Agreement of sizes is told for each of these factors."""
+__all__ = ["Comparison", "Difference", "Ratio", "compared", "differences", "ratios", "tallied"]
 
 _NO_SOLVE = ("detectability", "prediction_change")
+_FLOAT32 = ("designed_precision", "rank_sensitivity")
 _OWN_DATA = ("attacker_data", "attacker_complete", "replay_psd", "feature_error", "rank_sensitivity")
 
 
@@ -38,18 +33,33 @@ class Comparison:
     encoder: str
 
     @property
-    def comparable(self) -> bool:
-        """Whether both values exist and come from the same encoder."""
+    def pair(self) -> Pair | None:
+        """Both values, if both exist and come from the same encoder."""
         paper = WIDE if self.table == "dinov2" else ENCODER
-        return self.published is not None and self.measured is not None and self.encoder == paper
+        if self.published is None or self.measured is None or self.encoder != paper:
+            return None
+        return Pair(self.published, self.measured, self.trials)
+
+    @property
+    def kind(self) -> str | None:
+        """By which rule it is compared; None of what the paper does not have or says in words."""
+        return None if self.published is None else kind_of(self.table, self.column, self.published)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is a pair of values and a rule for it."""
+        return self.pair is not None and self.kind is not None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the rule of its kind was applied, and holds."""
+        pair, kind = self.pair, self.kind
+        return pair is not None and kind is not None and KINDS[kind](pair)
 
     @property
     def gap(self) -> float | None:
-        """Difference of log10, measured minus published, where both are positive sizes."""
-        if not self.comparable or self.published is None or self.measured is None:
-            return None
-        ours, theirs = self.measured.size, self.published.size
-        return None if ours is None or theirs is None else math.log10(ours / theirs)
+        """Difference of log10, measured minus published, where there is one."""
+        return None if self.pair is None else gap(self.pair)
 
     def plain(self) -> dict[str, Any]:
         """Return what goes into JSON."""
@@ -89,16 +99,15 @@ class Difference:
 
 
 def _differs(cell: Comparison) -> str | None:
+    """Say how a cell differs, if the rule of its kind says that it does."""
+    if not cell.comparable or cell.agrees:
+        return None
     ours, theirs = cell.measured, cell.published
     if isinstance(ours, Count) and isinstance(theirs, Count):
-        if ours.count * theirs.of == theirs.count * ours.of:
-            return None
         part = "" if ours.of == theirs.of else " of a subsample"
         return f"{ours.count}/{ours.of}{part}, published {theirs.count}/{theirs.of}{_overlap(ours, theirs)}"
-    gap = cell.gap
-    if gap is None or abs(gap) <= HALF_UNIT:
-        return None
-    return f"log10 differs by {gap:+.2f}"
+    ratio = "" if cell.gap is None else f", {10**cell.gap:.3g} times"
+    return f"{ours}, published {theirs}{ratio}"
 
 
 def _overlap(ours: Count, theirs: Count) -> str:
@@ -112,7 +121,7 @@ def _pair(everything: Sequence[Comparison], data: str, table: str, column: str, 
     for cell in everything:
         if (cell.data, cell.table, cell.column) == (data, table, column) and cell.row.startswith(row):
             ours, theirs = cell.measured, cell.published
-            if isinstance(ours, Number | Range) and theirs is not None:
+            if isinstance(ours, Number | Range | Mean) and theirs is not None:
                 return f"{ours} measured, {theirs} published"
     return None
 
@@ -144,46 +153,53 @@ def _reason(cell: Comparison) -> str | None:
     return None
 
 
+def tallied(everything: Iterable[Comparison]) -> list[Tally]:
+    """Return how many comparable cells agree and how near they are, by kind and in all."""
+    return tallies((cell.kind, cell.agrees, cell.gap) for cell in everything if cell.comparable and cell.kind)
+
+
 @dataclass(frozen=True)
-class Agreement:
-    """How near the comparable cells are, each kind of value by a rule of its own."""
+class Ratio:
+    """How the errors of one table, at one precision of heads, lie to the published ones."""
 
-    counts: int
-    counts_equal: int
-    sizes: int
-    within: dict[float, int]
-    """Sizes within a factor of the published one, by factor; half a unit of log10 is a factor of 3.16."""
-    without: int
-    """Cells that agree with nothing because one of the two is zero, negative or infinite: no size to compare."""
+    table: str
+    heads: str
+    cells: int
+    above: int
+    """How many are larger than the published ones."""
+    mean: float
+    """Geometric mean of measured over published."""
+    reason: str | None
 
-    @classmethod
-    def of(cls, everything: Sequence[Comparison]) -> Agreement:
-        """Count; a cell without a size on either side is not counted as agreement."""
-        cells = [cell for cell in everything if cell.comparable]
-        counts = [c for c in cells if isinstance(c.measured, Count) and isinstance(c.published, Count)]
-        gaps = [abs(c.gap) for c in cells if c.gap is not None]
-        return cls(
-            len(counts),
-            sum(_differs(c) is None for c in counts),
-            len(gaps),
-            {factor: sum(gap <= math.log10(factor) for gap in gaps) for factor in FACTORS},
-            len(cells) - len(counts) - len(gaps),
-        )
 
-    def __str__(self) -> str:
-        near = ", ".join(f"{n} within {factor:.3g} times" for factor, n in self.within.items())
-        return (
-            f"Counts: {self.counts_equal} of {self.counts} are equal. Sizes: of {self.sizes}, {near} the published "
-            f"value. {self.without} cells have no size on one side (zero, negative or infinite) and are not counted as "
-            "agreement."
-        )
+_FEWEST = 5
+"""Fewer cells than this make no pattern: of five coins all fall alike once in sixteen times."""
+
+
+def ratios(everything: Iterable[Comparison]) -> list[Ratio]:
+    """Return, for every table with errors, on which side of the published ones they lie, by precision of heads.
+
+    The cells of a table share states and draws, so that their number says little of chance.
+    """
+    groups: dict[tuple[str, str], list[float]] = {}
+    for cell in everything:
+        if cell.comparable and cell.kind in ("error", "signed") and cell.gap is not None:
+            float32 = "float32" in cell.row or cell.table in _FLOAT32
+            groups.setdefault((cell.table, "float32" if float32 else "float64"), []).append(cell.gap)
+    found = []
+    for (table, heads), gaps in groups.items():
+        if len(gaps) >= _FEWEST:
+            given = [r["because"] for r in ratio_reasons() if r["table"] == table and r.get("heads", heads) == heads]
+            above, mean = sum(gap > 0 for gap in gaps), 10 ** (sum(gaps) / len(gaps))
+            found.append(Ratio(table, heads, len(gaps), above, mean, given[0] if given else None))
+    return found
 
 
 def differences(everything: Sequence[Comparison]) -> list[Difference]:
-    """Return every comparable cell whose count differs, or whose size differs by more than half a unit of log10."""
+    """Return every comparable cell that does not agree by the rule of its kind."""
     found = []
     for cell in everything:
-        what = _differs(cell) if cell.comparable else None
+        what = _differs(cell)
         if what is not None:
             found.append(Difference(cell, what, _conditions(everything, cell), _reason(cell)))
     return found

@@ -2,7 +2,7 @@
 
 Records are 100 of all training rows without replacement, ``default_rng(7)``; classes are all ten; clients are those of
 the partitions seeded 0 to 19, deleted one after another on the attacked branch, which replays each block at once (the
-walk of `client_replay`). All start from the same ledger of everybody's rows.
+walk of `client_replay`). All start from the same ledger of everybody's rows. The last row pools all of them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,17 @@ def _rows(studies: Sequence[Study], results: Results) -> list[TableRow]:
             "RelErr(S)": Mean.of(step["gram"] for step in done),
         }
         rows.append(row(study, "client", cells, len(steps)))
-    return rows
+    return [*rows, *_pooled(studies, rows)]
+
+
+def _pooled(studies: Sequence[Study], rows: Sequence[TableRow]) -> list[TableRow]:
+    """Return the successes of all rows together, where there are several studies."""
+    if len(studies) < 2:
+        return []
+    counts = [count for r in rows if isinstance(count := r.cells["success"], Count)]
+    total = Count(sum(c.count for c in counts), sum(c.of for c in counts))
+    data = "+".join(study.data for study in studies)
+    return [TableRow(data, studies[0].source.title, "all attacks", {"success": total}, total.of)]
 
 
 TABLES = (

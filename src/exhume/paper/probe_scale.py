@@ -1,9 +1,9 @@
 """Scale of the designed probe: recovery, and how conspicuous the requests are.
 
-Honest requests are deletions of one record: that reading reproduces the published ratio of requests. The size
-percentile is over all training rows, the head-change percentile over 1,000 drawn by ``default_rng(0)``. The head ratio
-takes the largest change from one release to the next. The clipped row lowers the scale until the largest request is as
-large as an honest one at the 99th percentile. Deleted records are the first 20 of the designed draw.
+Honest requests are deletions of one record: that reading reproduces the published ratio of requests. Both percentiles
+are over all training rows. (Over 1,000 rows the head ratio depends on which: benchmarks/solvers.py, part honest.) The
+head ratio takes the largest change from one release to the next. The clipped row lowers the scale until the largest
+request is as large as an honest one at the 99th percentile. Deleted records are the first 20 of the designed draw.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _trials(study: Study, cell: CellSpec) -> list[Job]:
 
 
 def _honest(study: Study) -> Job:
-    return Job(study.source, HonestRequests(study.seed))
+    return Job(study.source, HonestRequests())
 
 
 def _jobs(study: Study) -> list[Job]:

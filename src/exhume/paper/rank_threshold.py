@@ -1,7 +1,8 @@
 """Rank threshold: one response fewer than ``ceil(d/c)`` never identifies a state, that many do.
 
 Random probes are Gaussian moment increments of scale 1e4 that add up, from ``default_rng(sequence)``, sequences 0 to 4;
-the paper does not state its seeds. Responses: one below the bound, the bound, and 64/52 of it.
+the paper does not state its seeds. Responses: one below the bound, the bound, and 64/52 of it. A is found by QR; the
+last columns have the same answers solved by an SVD, by NumPy's ``pinv`` and by its ``lstsq``. The paper says "SVD/QR".
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from exhume.paper.values import Count, Mean, Number, Range, Value
 from exhume.paper.work import Job, Result, StateBefore
 
 __all__ = ["TABLES"]
+
+
+_SOLVERS = {"RelErr(A)": "state_error", "RelErr(A), pinv": "state_error_pinv", "RelErr(A), lstsq": "state_error_lstsq"}
 
 
 def _cases(study: Study) -> dict[str, list[Job]]:
@@ -42,12 +46,13 @@ def _average(values: list[float]) -> Value | None:
 
 def _cells(found: list[Result]) -> dict[str, Value | None]:
     facts = [f["diagnostics"] for f in found]
+    whole = all(f["identified"] for f in found)
     return {
         "success": Count.over([f["identified"] for f in found]),
         "rank(Q)": Range.of(f["rank_Z"] for f in facts),
         "κ(Q)": _average([f["kappa_Z"] for f in facts]),
         "κ(R)": _average([f["kappa_X"] for f in facts]),
-        "RelErr(A)": _average([f["state_error"] for f in found]) if all(f["identified"] for f in found) else None,
+        **{name: _average([f[key] for f in found]) if whole else None for name, key in _SOLVERS.items()},
     }
 
 
@@ -63,7 +68,7 @@ TABLES = (
     Table(
         "rank_threshold",
         "Rank threshold: identification of one hidden state",
-        ("success", "rank(Q)", "κ(Q)", "κ(R)", "RelErr(A)"),
+        ("success", "rank(Q)", "κ(Q)", "κ(R)", *_SOLVERS),
         _jobs,
         _rows,
         order=10,

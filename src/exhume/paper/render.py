@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 
 from exhume.errors import DataError
 from exhume.files import write_files
-from exhume.paper.comparisons import Agreement, Comparison, Difference, compared, differences
+from exhume.paper.agreement import FACTORS, Tally
+from exhume.paper.comparisons import Comparison, Difference, compared, differences, ratios, tallied
 from exhume.paper.feature_source import heading
 from exhume.paper.published import source
 from exhume.paper.registry import about
@@ -22,7 +23,37 @@ from exhume.paper.study import FULL, Study
 from exhume.paper.table import Results, Table
 from exhume.paper.values import from_plain
 
-__all__ = ["Page", "as_json", "console_table", "read_comparisons"]
+__all__ = [
+    "AGREEMENT",
+    "TALLY_COLUMNS",
+    "Page",
+    "agreement",
+    "as_json",
+    "console_table",
+    "read_comparisons",
+    "sentence",
+]
+
+AGREEMENT = "How far they agree"
+"""The heading of the section that all tables share."""
+
+TALLY_COLUMNS = ("kind of value", "cells", "agree", *(f"within {factor:.3g} times" for factor in FACTORS))
+
+_RATIO_COLUMNS = ("table", "heads", "errors", "above the published", "geometric mean of the ratios", "why")
+
+_RULES = (
+    "- count: the shares are equal. whole: ranks, rows and answers are equal. percentage: within one point.",
+    "- error (sizes that rounding decides): within a factor of 2. signed: the same sign, and within a factor of 2.",
+    "- property (what the data decide: condition numbers, ratios): within a tenth, or, of two means with spreads, "
+    "within two standard errors of their difference.",
+    "- bound: below the published one. most: more than half. Ranges agree if both ends do. Zero and infinity agree "
+    "with themselves alone, and words are not compared.",
+)
+
+_ONE_SIDED = (
+    "Where the errors of a table lie to the published ones. The cells of a table share states and draws, so that many "
+    "on one side are not so many coins."
+)
 
 _SUBSAMPLE = [
     "This is a subsample of the paper's trials: cells may differ from the published ones for that reason alone.",
@@ -59,7 +90,7 @@ class Page:
         """Return the page as text."""
         cells = self.comparisons()
         gaps = differences([cell for found in cells.values() for cell in found])
-        lines = [*self._head(), *_verdict(cells, gaps)]
+        lines = [*self._head(), agreement([cell for found in cells.values() for cell in found])]
         for table in self.tables:
             lines += self._section(table, cells[table.name], gaps, drawn.get(table.name))
         return "\n".join(lines).rstrip() + "\n"
@@ -134,15 +165,34 @@ def _bullet(gap: Difference) -> str:
     )
 
 
-def _verdict(cells: Mapping[str, list[Comparison]], gaps: list[Difference]) -> list[str]:
-    compared = [cell for found in cells.values() for cell in found if cell.comparable]
-    if not compared:
-        return ["No cell is compared number by number: the encoder is not the paper's.", ""]
-    return [
-        f"{Agreement.of(compared)} The {len(gaps)} cells whose counts differ, or whose sizes differ by more than half "
-        "a unit of log10, are listed below their table with the conditioning of both and a reason.",
-        "",
+def agreement(everything: Sequence[Comparison]) -> str:
+    """Return the section on how far all cells of a page agree with the published ones."""
+    found = tallied(everything)
+    lines = [f"## {AGREEMENT}", ""]
+    if not found:
+        return "\n".join([*lines, "No cell is compared number by number: the encoder is not the paper's.", ""])
+    sides = [
+        [r.table, r.heads, str(r.cells), str(r.above), f"{r.mean:.2f}", r.reason or "–"] for r in ratios(everything)
     ]
+    lines += [f"{sentence(found)} They are listed below their tables with the conditioning of both and a reason.", ""]
+    lines += [*_markdown(TALLY_COLUMNS, [tally.line() for tally in found]), "", *_RULES, ""]
+    if sides:
+        lines += [_ONE_SIDED, "", *_markdown(_RATIO_COLUMNS, sides), ""]
+    return "\n".join(lines)
+
+
+def sentence(found: Sequence[Tally]) -> str:
+    """Say in one sentence how many cells agree."""
+    whole = found[-1]
+    return (
+        f"{whole.agree} of {whole.cells} comparable cells agree with the paper by the rule of their kind; "
+        f"{whole.cells - whole.agree} differ."
+    )
+
+
+def _markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table."""
+    return ["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)]
 
 
 def console_table(table: Table, cells: Sequence[Comparison]) -> RichTable:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from exhume.errors import DataError
 from exhume.paper.comparisons import Comparison
+from exhume.paper.render import AGREEMENT, agreement
 
-__all__ = ["renewed_comparisons", "renewed_page"]
+__all__ = ["agreeing_page", "renewed_comparisons", "renewed_page"]
 
 _SECTION = re.compile(r"^## .*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"^## [^\n]*\n\n`([a-z0-9_]+)`\. ")
@@ -30,6 +31,12 @@ def renewed_page(page: str, fresh: str, names: Sequence[str], command: str) -> s
         old = [part for part in _SECTION.findall(page) if _name(part) == name]
         page = page.replace(old[0], section) if old else f"{page.rstrip()}\n\n{section}"
     return page.rstrip() + "\n"
+
+
+def agreeing_page(page: str, cells: Sequence[Comparison]) -> str:
+    """Return a page whose section on agreement tells of these cells; a page without one stays as it is."""
+    old = [part for part in _SECTION.findall(page) if part.startswith(f"## {AGREEMENT}\n")]
+    return page.replace(old[0], f"{agreement(cells).rstrip()}\n\n") if old else page
 
 
 Cells = dict[str, list[Comparison]]

@@ -1,7 +1,8 @@
 """What stands in a cell of a table: a count, a mean, a range or a number, published or measured alike.
 
 Published values are written as text in the data files and parsed here: ``"92/100"`` (optionally ``"[0.85, 0.96]"``
-behind it, a Clopper-Pearson interval), ``"4.14e-8 ± 2.67e-8"``, ``"468 .. 512"``, ``"1.06e6"``, ``"inf"``.
+behind it, a Clopper-Pearson interval), ``"4.14e-8 ± 2.67e-8"``, ``"468 .. 512"``, ``"1.06e6"``, ``"inf"``; claims are
+``"< 6e-9"`` and ``"most"``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from exhume.errors import InputError
 from exhume.simulate.statistics import clopper_pearson
 
-__all__ = ["Count", "Mean", "Number", "Range", "Value", "Words", "from_plain", "parse"]
+__all__ = ["Below", "Count", "Mean", "Most", "Number", "Range", "Value", "Words", "from_plain", "parse"]
 
 
 def _number(x: float) -> str:
@@ -161,7 +162,43 @@ class Words:
         return {"words": self.text}
 
 
-Value = Number | Mean | Count | Range | Words
+@dataclass(frozen=True)
+class Below:
+    """A claim: smaller than so much."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"< {_number(self.limit)}"
+
+    @property
+    def size(self) -> float | None:
+        """A bound is no size."""
+        return None
+
+    def plain(self) -> dict[str, Any]:
+        """Return what goes into JSON."""
+        return {"below": self.limit}
+
+
+@dataclass(frozen=True)
+class Most:
+    """A claim: more than half."""
+
+    def __str__(self) -> str:
+        return "most"
+
+    @property
+    def size(self) -> float | None:
+        """A claim is no size."""
+        return None
+
+    def plain(self) -> dict[str, Any]:
+        """Return what goes into JSON."""
+        return {"most": True}
+
+
+Value = Number | Mean | Count | Range | Words | Below | Most
 
 _COUNT = re.compile(r"(\d+)/(\d+)(?: \[([\d.]+), ([\d.]+)\])?")
 
@@ -171,7 +208,11 @@ def parse(text: str) -> Value:
     if found := _COUNT.fullmatch(text):
         interval = None if found[3] is None else (float(found[3]), float(found[4]))
         return Count(int(found[1]), int(found[2]), interval)
+    if text == "most":
+        return Most()
     try:
+        if text.startswith("< "):
+            return Below(float(text[2:]))
         if "±" in text:
             mean, sd = text.split("±")
             return Mean(float(mean), float(sd))
@@ -180,7 +221,9 @@ def parse(text: str) -> Value:
             return Range(float(low), float(high))
         return Number(float(text))
     except ValueError as error:
-        raise InputError("published value", "a count, a mean ± sd, a range or a number", f"'{text}'") from error
+        raise InputError(
+            "published value", "a count, a mean ± sd, a range, a number, '< number' or 'most'", f"'{text}'"
+        ) from error
 
 
 def from_plain(plain: dict[str, Any] | None) -> Value | None:
@@ -189,10 +232,14 @@ def from_plain(plain: dict[str, Any] | None) -> Value | None:
         return None
     if "words" in plain:
         return Words(plain["words"])
+    if "most" in plain:
+        return Most()
     if "count" in plain:
         interval = plain.get("interval")
         return Count(plain["count"], plain["of"], None if interval is None else (interval[0], interval[1]))
     numbers = {name: float(value) for name, value in plain.items()}
     if "mean" in numbers:
         return Mean(numbers["mean"], numbers["sd"])
+    if "below" in numbers:
+        return Below(numbers["below"])
     return Range(numbers["low"], numbers["high"]) if "low" in numbers else Number(numbers["value"])

@@ -19,7 +19,7 @@ from exhume.attack.state import Diagnostics, State
 from exhume.data import usable_clients
 from exhume.errors import NotIdentifiedError
 from exhume.jobs.key import key_of
-from exhume.numerics import relative
+from exhume.numerics import relative, symmetric
 from exhume.paper.cells import CellSpec, Split, Victim, cell, scenario, victim_rows
 from exhume.paper.feature_source import FeatureSource
 from exhume.simulate.federation import Federation
@@ -132,10 +132,20 @@ class StateBefore:
             "reason": live.reason,
             "diagnostics": _diagnostics(live.diagnostics),
             "state_error": live.state_error,
+            **_by_svd(live),
             "moment_error": None if live.before is None else relative(live.before.G - moment, moment),
             "residuals": asdict(live.residuals),
             **_largest(live),
         }
+
+
+def _by_svd(live: Campaign) -> Result:
+    """Return the relative errors of A from the same answers by an SVD: NumPy's ``pinv`` and its ``lstsq``."""
+    if live.before is None:
+        return {"state_error_pinv": None, "state_error_lstsq": None}
+    X, Z = live.transcript.X, live.transcript.Z
+    found = {"pinv": Z @ np.linalg.pinv(X), "lstsq": np.linalg.lstsq(X.T, Z.T, rcond=None)[0].T}
+    return {f"state_error_{name}": relative(symmetric(A) - live.A, live.A) for name, A in found.items()}
 
 
 def _largest(live: Campaign) -> Result:

@@ -28,7 +28,7 @@ Summing n products in any order errs by at most n u max(diag S), u = 2**-53, so 
 gram differ by at most 2 n u max(diag S). With n up to 2**24 rows in one batch that is 2**-28.
 """
 
-_TILE = 256
+_TILE = 128
 _LONGEST_NAME = 256
 
 

@@ -9,7 +9,9 @@ client rounded when it summed its own rows is not in it: the ledger sees the mat
 of the update are non-zero. ``A' = S' + gamma I`` is positive definite (else the update is refused), so that
 ``|A'|_F <= trace A'`` and ``|S'|_F <= trace S' + (d + sqrt(d)) gamma``. ``|N|_F`` is at most the sum of its magnitudes,
 and at most the bounds of ``|S|_F`` and ``|S'|_F`` together. Summing the K messages of a round first adds at most
-``(K - 1) u`` times the sizes of all of them. Norms of moments are taken as they are. Errors add up over the history:
+``(K - 1) u`` times the sizes of all of them. A gram that comes as a factor of r rows is written out by sums of r
+products, off by at most ``r u`` times the squared lengths of its rows; changes that wait for a new factor are written
+out together, r being all their rows. Norms of moments are taken as they are. Errors add up over the history:
 the largest trace that the ledger ever had, times u, is in the sum, so a giant that came and went is never forgotten.
 The factor `_ROUNDED` covers that these bounds are computed in float64 themselves.
 
@@ -21,6 +23,11 @@ retained rows are an honest sum, and at least that of A less ``|S - S*|``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
+
+from exhume.numerics import Matrix
+from exhume.protocol.summary import Update
 
 __all__ = ["TOLERANCE", "Drift", "Lost"]
 
@@ -41,6 +48,29 @@ class Lost:
     def rounding(cls, gram: float, moment: float) -> Lost:
         """Return what one rounding of matrices of these sizes can take."""
         return cls(_ROUNDED * gram, _ROUNDED * moment)
+
+    @classmethod
+    def by_update(cls, update: Update, traces: tuple[float, float], moment: Matrix, rows: int = 0) -> Lost:
+        """Return what totals can lose when an update goes in.
+
+        Parameters
+        ----------
+        update
+            The update.
+        traces
+            Bounds on the norm of the gram before it and after it.
+        moment
+            The moment after it.
+        rows
+            How many rows of changes are written out together, where that is more than the update's own.
+        """
+        net, one_sided = update.net, update.add.is_zero or update.delete.is_zero
+        inside = 0.0 if one_sided else min(net.magnitudes[0], sum(traces))
+        gram = 0.0 if net.gram_is_zero else traces[1] + inside
+        if net.is_factored:
+            gram += max(net.rank, rows) * net.magnitudes[0]
+        size = float(np.linalg.norm(moment)) + (0.0 if one_sided else float(np.linalg.norm(net.moment)))
+        return cls.rounding(gram, size)
 
     def __add__(self, other: Lost) -> Lost:
         return Lost(self.gram + other.gram, self.moment + other.moment)

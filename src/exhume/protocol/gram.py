@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dasum
 
 from exhume.errors import InputError
 from exhume.numerics import Matrix
@@ -23,6 +22,9 @@ KEPT = 2**20
 are taken of it as it is written; norms of a larger one come from its factor."""
 
 
+Terms = tuple[tuple[float, "Gram"], ...]
+
+
 def sealed(array: Matrix) -> Matrix:
     """Make an array that we just computed read-only, in place."""
     array.flags.writeable = False
@@ -30,10 +32,26 @@ def sealed(array: Matrix) -> Matrix:
 
 
 class Gram(ABC):
-    """A symmetric d x d matrix that several summaries may share. Immutable."""
+    """A symmetric d x d matrix that several summaries may share. Immutable.
 
-    def __init__(self, d: int, dense: Matrix | None = None) -> None:
-        self.d = d
+    Attributes
+    ----------
+    d
+        Its size.
+    rank
+        The most that its rank can be.
+    trace
+        The sum of the diagonal.
+    weight
+        A number no less than the Frobenius norm, and zero only if the gram is: the sum of magnitudes of a dense gram,
+        the squared lengths of all rows of a factor.
+    is_square
+        Whether it is ``R'R`` with a known R.
+    """
+
+    def __init__(self, d: int, rank: int, sizes: tuple[float, float], square: bool, dense: Matrix | None) -> None:
+        self.d, self.rank, self.is_square = d, rank, square
+        self.trace, self.weight = sizes
         self._dense = dense
 
     @property
@@ -61,34 +79,16 @@ class Gram(ABC):
         """Any rows and signs whose products make the gram, for sums inside this module."""
         return self.factor
 
-    @property
-    def is_square(self) -> bool:
-        """Whether it is ``R'R`` with a known R."""
-        found = self.factor
-        return found is not None and bool((found[1] > 0).all())
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """The most that its rank can be."""
-
     @abstractmethod
     def _make(self) -> Matrix: ...
 
     @property
-    @abstractmethod
-    def trace(self) -> float:
-        """The sum of the diagonal."""
-
-    @property
-    @abstractmethod
-    def weight(self) -> float:
-        """A number no less than the Frobenius norm, and zero only if the gram is."""
-
-    @property
-    @abstractmethod
     def is_zero(self) -> bool:
-        """Whether the gram is known to be zero everywhere."""
+        """Whether the gram is known to be zero everywhere: it has no weight, or a small one comes out so."""
+        if self.weight == 0.0 or self.is_square or self.rank == self.d:
+            return self.weight == 0.0
+        # Rows of both signs cancel only where their sizes do: the product is rarely asked for.
+        return abs(self.trace) <= 2.0**-20 * self.weight and self.small and not self.dense.any()
 
     def diagonal(self) -> Matrix:
         """Return the diagonal."""
@@ -105,8 +105,7 @@ class Gram(ABC):
             dense = self.dense
             return float(np.vdot(dense, dense))
         rows, signs = found
-        inner = rows @ rows.T
-        return max(float(np.einsum("i,ij,ij,j->", signs, inner, inner, signs)), 0.0)
+        return max(float(signs @ (rows @ rows.T) ** 2 @ signs), 0.0)
 
     def times(self, right: Matrix) -> Matrix:
         """Return ``S right``."""
@@ -133,92 +132,45 @@ class Gram(ABC):
             return True
         return np.array_equal(self.dense, other.dense)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for value in state.values():  # pickle gives arrays back writeable
+            if isinstance(value, np.ndarray):
+                sealed(value)
+
 
 class DenseGram(Gram):
     """A gram that is known entry by entry."""
 
     def __init__(self, matrix: Matrix) -> None:
-        super().__init__(len(matrix), matrix)
-        self._weight = check_finite(matrix, "gram")
+        d, weight = len(matrix), check_finite(matrix, "gram")
+        super().__init__(d, d, (float(np.trace(matrix)), weight), False, matrix)
 
     @property
     def factor(self) -> None:
         """No factor is known."""
         return None
 
-    @property
-    def rank(self) -> int:
-        """It may have full rank."""
-        return self.d
-
-    @property
-    def trace(self) -> float:
-        """The sum of the diagonal."""
-        return float(np.trace(self.dense))
-
-    @property
-    def weight(self) -> float:
-        """The sum of magnitudes."""
-        return self._weight
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether every entry is."""
-        return self._weight == 0.0
-
     def _make(self) -> Matrix:  # pragma: no cover - it is there from the start
         raise AssertionError("a dense gram is written out")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        sealed(self.dense)  # pickle gives arrays back writeable
 
 
 class FactorGram(Gram):
     """A gram that is known by its factor."""
 
     def __init__(self, rows: Matrix, signs: Matrix, dense: Matrix | None = None) -> None:
-        super().__init__(rows.shape[1], dense)
+        squares = _squares(rows)
+        sizes = float(squares @ signs), float(squares.sum())
+        super().__init__(rows.shape[1], len(rows), sizes, bool((signs > 0).all()), dense)
         self._rows, self._signs = rows, signs
-        self._squares = _squares(rows)
 
     @property
     def factor(self) -> tuple[Matrix, Matrix]:
         """Rows and signs."""
         return self._rows, self._signs
 
-    @property
-    def rank(self) -> int:
-        """The number of rows."""
-        return len(self._rows)
-
-    @property
-    def trace(self) -> float:
-        """The squared lengths of the rows, with signs."""
-        return float(self._squares @ self._signs)
-
-    @property
-    def weight(self) -> float:
-        """The sum of magnitudes of a small gram, else the squared lengths of all rows."""
-        return float(dasum(self.dense.ravel())) if self.small else float(self._squares.sum())
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether there is no row of weight, or a small gram comes out as zero."""
-        sizes = float(self._squares.sum())
-        if sizes == 0.0:
-            return True
-        # Rows of both signs cancel only where their sizes do: the product is rarely asked for.
-        return abs(self.trace) <= 2.0**-20 * sizes and self.small and not self.dense.any()
-
     def _make(self) -> Matrix:
         return (self._rows * self._signs[:, None]).T @ self._rows
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for array in (self._rows, self._signs, self._squares, self._dense):
-            if array is not None:
-                sealed(array)
 
 
 class RowsGram(Gram):
@@ -228,9 +180,9 @@ class RowsGram(Gram):
     """
 
     def __init__(self, rows: Matrix) -> None:
-        super().__init__(rows.shape[1])
+        size = float(_squares(rows).sum())
+        super().__init__(rows.shape[1], len(rows), (size, size), True, None)
         self._rows = rows
-        self._squares = float(_squares(rows).sum())
         self._factor: tuple[Matrix, Matrix] | None = None
 
     @property
@@ -246,31 +198,6 @@ class RowsGram(Gram):
         """The rows as they are."""
         return self._rows, np.ones(len(self._rows))
 
-    @property
-    def is_square(self) -> bool:
-        """It is."""
-        return True
-
-    @property
-    def rank(self) -> int:
-        """The number of rows."""
-        return len(self._rows)
-
-    @property
-    def trace(self) -> float:
-        """The squared lengths of the rows."""
-        return self._squares
-
-    @property
-    def weight(self) -> float:
-        """The sum of magnitudes of a small gram, else the squared lengths of all rows."""
-        return float(dasum(self.dense.ravel())) if self.small else self._squares
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether no row has weight."""
-        return self._squares == 0.0
-
     def _make(self) -> Matrix:
         return self._rows.T @ self._rows
 
@@ -281,8 +208,10 @@ class RowsGram(Gram):
 class SumGram(Gram):
     """The sum of small grams of low rank, written out as the sum of theirs."""
 
-    def __init__(self, terms: tuple[tuple[float, Gram], ...], parts: tuple[Gram, Gram | None, float]) -> None:
-        super().__init__(parts[0].d)
+    def __init__(self, terms: Terms, parts: tuple[Gram, Gram | None, float]) -> None:
+        rank, weight = sum(gram.rank for _, gram in terms), sum(gram.weight for _, gram in terms)
+        square = all(sign > 0 and gram.is_square for sign, gram in terms)
+        super().__init__(parts[0].d, rank, (sum(sign * gram.trace for sign, gram in terms), weight), square, None)
         self.terms = terms
         self._parts: tuple[Gram, Gram | None, float] | None = parts
         self._factor: tuple[Matrix, Matrix] | None = None
@@ -294,40 +223,13 @@ class SumGram(Gram):
             self._factor = _stacked(self.terms, self.d)
         return self._factor
 
-    @property
-    def is_square(self) -> bool:
-        """Whether all terms are, and are added."""
-        return all(sign > 0 and gram.is_square for sign, gram in self.terms)
-
-    @property
-    def rank(self) -> int:
-        """The ranks of all terms together."""
-        return sum(gram.rank for _, gram in self.terms)
-
-    @property
-    def trace(self) -> float:
-        """The sum of the traces."""
-        return sum(sign * gram.trace for sign, gram in self.terms)
-
-    @property
-    def weight(self) -> float:
-        """The sum of magnitudes."""
-        return float(dasum(self.dense.ravel()))
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether it comes out as zero."""
-        sizes = sum(abs(gram.trace) for _, gram in self.terms)
-        return abs(self.trace) <= 2.0**-20 * sizes and not self.dense.any()
-
     def _make(self) -> Matrix:
         assert self._parts is not None
         first, second, sign = self._parts
+        self._parts = None  # a long sum must not hold all that it came from
         if second is None:
             return sign * first.dense
-        made = first.dense + second.dense if sign > 0 else first.dense - second.dense
-        self._parts = None
-        return made
+        return first.dense + second.dense if sign > 0 else first.dense - second.dense
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FactorGram, (*self.factor, self.dense)
@@ -367,7 +269,7 @@ def negated(gram: Gram) -> Gram:
     return SumGram(turned, (gram, None, -1.0)) if turned else gram
 
 
-def _terms(gram: Gram) -> tuple[tuple[float, Gram], ...] | None:
+def _terms(gram: Gram) -> Terms | None:
     if isinstance(gram, SumGram):
         return gram.terms
     if isinstance(gram, DenseGram):
@@ -392,7 +294,7 @@ def _uncancelled(rows: Matrix, signs: Matrix) -> tuple[Matrix, Matrix]:
     return sealed(rows[kept]), sealed(signs[kept])
 
 
-def _stacked(terms: tuple[tuple[float, Gram], ...], d: int) -> tuple[Matrix, Matrix]:
+def _stacked(terms: Terms, d: int) -> tuple[Matrix, Matrix]:
     found = [(gram.factor, sign) for sign, gram in terms]
     rows = [factor[0] for factor, _ in found if factor is not None]
     signs = [sign * factor[1] for factor, sign in found if factor is not None]

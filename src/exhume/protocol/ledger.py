@@ -16,9 +16,13 @@ from exhume.numerics import Matrix
 from exhume.protocol._checks import extent
 from exhume.protocol.drift import Drift, Lost
 from exhume.protocol.grid import as_grid, check_on_grid, check_room, rows_left
+from exhume.protocol.low_rank import SHARE, PendingRows
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["LARGEST", "Ledger"]
+__all__ = ["LARGEST", "SOLVERS", "Ledger"]
+
+SOLVERS = ("direct", "low-rank")
+"""How a ledger comes to its head after a change of its gram: by a new factor each time, or from the kept one."""
 
 LARGEST = 2.0**400
 """No total may be larger: squares of such numbers, and the products in a solve with them, are still finite."""
@@ -30,7 +34,8 @@ _BLOCK = 64
 class Ledger:
     """Retained gram and moment with the ridge coefficient: ``W = (S + gamma I)^-1 G``. Never leaves the server.
 
-    The Cholesky factor of ``A = S + gamma I`` is kept: an update whose net gram is zero reuses it.
+    The Cholesky factor of ``A = S + gamma I`` is kept: an update whose net gram is zero reuses it. With the solver
+    ``"low-rank"`` a factored update does so too (`exhume.protocol.low_rank`).
 
     After any history of additions and deletions the head is that of retraining on the retained rows, up to roundoff:
     relative to the largest totals that the history went through, not to what is left (`drift` has the bound, and says
@@ -47,13 +52,29 @@ class Ledger:
         in any order of messages, the ledger is bitwise the one that never saw the rows.
     lost
         What rounding may have taken from ``total`` already, where it was saved from an older ledger (its `lost`).
+    solver
+        One of `SOLVERS`. ``"direct"`` makes a new factor for every change of the gram, and its head is a function of
+        the totals, to the last bit. ``"low-rank"`` costs a small part of that for few rows; its head is as near to the
+        ridge equation, and its last bits depend on the history. Bit-exact mode takes ``"direct"`` alone.
     """
 
-    def __init__(self, total: Summary, gamma: float, grid: float | None = None, lost: Lost | None = None) -> None:
+    def __init__(
+        self,
+        total: Summary,
+        gamma: float,
+        grid: float | None = None,
+        lost: Lost | None = None,
+        solver: str = "direct",
+    ) -> None:
         if not (np.isfinite(gamma) and gamma > 0):
             raise InputError("gamma", "a finite number above 0", gamma)
         self._gamma = float(gamma)
         self._grid = None if grid is None else as_grid(grid)
+        allowed = SOLVERS if grid is None else SOLVERS[:1]
+        if solver not in allowed:
+            mode = "" if grid is None else " in bit-exact mode"
+            raise InputError("solver", f"{' or '.join(allowed)}{mode}", f"'{solver}'")
+        self._solver = solver
         if self._grid is not None:
             check_on_grid(Update.adding(total), self._grid)
         self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
@@ -64,13 +85,17 @@ class Ledger:
         self._factor: Matrix = np.empty_like(self._gram)
         self._factored = False
         self._lost = lost if lost is not None else Lost()
+        self._pending = None if solver == "direct" else PendingRows.nothing(self.d)
+        self._weights: Matrix | None = None
+        self._size = 0.0
         self._factorisations = 0
+        self._changes = 0
         self._updates = 0
 
     @classmethod
-    def zeros(cls, d: int, c: int, gamma: float, grid: float | None = None) -> Ledger:
+    def zeros(cls, d: int, c: int, gamma: float, grid: float | None = None, solver: str = "direct") -> Ledger:
         """Return the ledger of nobody's data."""
-        return cls(Summary.zeros(d, c), gamma, grid)
+        return cls(Summary.zeros(d, c), gamma, grid, solver=solver)
 
     @property
     def d(self) -> int:
@@ -93,14 +118,41 @@ class Ledger:
         return self._grid
 
     @property
+    def solver(self) -> str:
+        """How heads follow from changes."""
+        return self._solver
+
+    @property
     def factorisations(self) -> int:
         """How many Cholesky factorisations were done so far."""
         return self._factorisations
 
     @property
+    def changes(self) -> int:
+        """How often the gram has changed, steps that were taken back included: the same number, the same gram."""
+        return self._changes
+
+    @property
+    def pending(self) -> int:
+        """How many rows of changes the kept factor does not have yet. Deleted rows are among them: see `settle`."""
+        return 0 if self._pending is None else len(self._pending.rows)
+
+    @property
     def summary(self) -> Summary:
         """A copy of the retained totals, for evaluators and stores."""
-        return Summary._trusted(self._gram.copy(), self._moment.copy())
+        gram = self._gram.copy()
+        if self._pending is not None and self.pending:
+            gram += self._pending.times(np.eye(self.d))
+        return Summary._trusted(gram, self._moment.copy())
+
+    def settle(self) -> None:
+        """Put what is pending into the totals and make their factor anew, so that no row is kept as it came.
+
+        Who saves a ledger calls it first. The saved ledger and this one then go on alike, to the last bit.
+        """
+        if self.pending:
+            self._renew(self._load(None))
+            self._weights = None
 
     @property
     def lost(self) -> Lost:
@@ -132,7 +184,8 @@ class Ledger:
 
     def checkpoint(self) -> Callable[[], None]:
         """Return what puts the ledger back to what it is now, bitwise. It serves for one change, not for a second."""
-        kept = {name: getattr(self, name) for name in ("_gram", "_moment", "_lost", "_updates")}
+        names = ("_gram", "_moment", "_lost", "_updates", "_pending", "_weights", "_size")
+        kept = {name: getattr(self, name) for name in names}
 
         def undo() -> None:
             if self._gram is not kept["_gram"]:
@@ -143,10 +196,17 @@ class Ledger:
 
     def head(self) -> Matrix:
         """Solve for the ridge head in float64 (d x c); the head of an empty ledger is zero."""
-        return self.solve(self._moment)
+        if self._solver == "direct":
+            return self.solve(self._moment)
+        if self._weights is None:
+            self._weights = self.solve(self._moment)
+            self._weights.flags.writeable = False
+        return self._weights
 
     def solve(self, rhs: Matrix) -> Matrix:
         """Return ``A^-1 rhs`` from the kept factor."""
+        if self._pending is not None:
+            return np.ascontiguousarray(self._pending.solve(self._lower(), rhs))
         solution, info = dpotrs(self._lower(), rhs, lower=1)
         if info != 0:  # pragma: no cover - dpotrs only reports illegal arguments
             raise InputError("rhs", "a right-hand side that LAPACK accepts", f"info = {info}")
@@ -154,23 +214,29 @@ class Ledger:
 
     def colour(self, white: Matrix) -> Matrix:
         """Return ``L^-T white`` with ``A = L L'``: standard normal columns come out with covariance ``A^-1``."""
+        self.settle()
         solution, _ = dtrtrs(self._lower(), white, lower=1, trans=1)
         return np.ascontiguousarray(solution)
 
     def residual(self, weights: Matrix) -> Matrix:
         """Return ``A weights - G``: by how much a head misses the ridge equation of the present state."""
         with np.errstate(invalid="ignore", over="ignore"):  # a head may have overflowed in a narrow format
-            return np.asarray(self._gram @ weights + self._gamma * weights - self._moment)
+            seen = self._gram @ weights + self._gamma * weights
+            return np.asarray((seen if self._pending is None else seen + self._pending.times(weights)) - self._moment)
 
     def size(self) -> float:
         """Return the Frobenius norm of ``A``."""
-        ridge = self._gamma * (2.0 * float(np.trace(self._gram)) + self.d * self._gamma)
-        return float(np.sqrt(max(float(np.vdot(self._gram, self._gram)) + ridge, 0.0)))
+        ridge = self._gamma * (2.0 * self._trace() + self.d * self._gamma)
+        square = float(np.vdot(self._gram, self._gram))
+        if self._pending is not None:
+            square += self._pending.square_beside(self._gram)
+        return float(np.sqrt(max(square + ridge, 0.0)))
 
     def drift(self) -> Drift:
         """Return how far the totals and the head may be from retraining, because of rounding (`Drift.due`)."""
         if self._lost == Lost():
             return Drift(self._lost, 0.0)
+        self.settle()
         # With a norm of 1 for A, the reciprocal condition number is one over the norm of the inverse.
         smallest = max(self._gamma, float(dpocon(self._lower(), 1.0, uplo="L")[0]) - self._lost.gram)
         size = float(np.linalg.norm(self.head()))
@@ -186,7 +252,9 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """Return an independent ledger with the same totals and, if there is one, the same factor."""
-        twin = Ledger(self.summary, self._gamma, self._grid, self._lost)
+        total = Summary._trusted(self._gram.copy(), self._moment.copy())
+        twin = Ledger(total, self._gamma, self._grid, self._lost, self._solver)
+        twin._pending, twin._weights, twin._size = self._pending, self._weights, self._size
         if self._factored:
             np.copyto(twin._factor, self._factor)
             twin._factored = True
@@ -206,19 +274,51 @@ class Ledger:
         net = update.net
         moment = self._moment + net.moment
         with np.errstate(over="ignore"):
-            before, change = float(np.trace(self._gram)), net.trace
+            before, change = self._trace(), net.trace
         self._check_size(before + change, moment, "update")
         if self._grid is not None:
             check_room(Summary._trusted(self._gram + net.gram, moment.copy()), self._grid)
         else:
-            summed = summed + self._loses(update, before, change, moment)
-        gram = self._gram if net.gram_is_zero else self._load(net)
-        spare = self._spare
-        if gram is not self._gram:
-            self._refactor()
-            spare = self._gram
-        self._gram, self._spare, self._moment, self._lost = gram, spare, moment, self._lost + summed
+            ridge, rows = (self.d + sqrt(self.d)) * self._gamma, 0 if self._pending is None else self.d // SHARE
+            traces = max(before, 0.0) + ridge, max(before + change, 0.0) + ridge
+            summed = summed + Lost.by_update(update, traces, moment, rows)
+        zero = net.gram_is_zero
+        if not self._follow(net, moment, zero):
+            if not zero or self.pending:
+                self._renew(self._load(None if zero else net))
+            self._weights = None
+        self._moment, self._lost = moment, self._lost + summed
+        self._changes += not zero
         self._updates += 1
+
+    def _follow(self, net: Summary, moment: Matrix, zero: bool) -> bool:
+        """Move the head by the kept factor, if the solver is for that and the residual allows it."""
+        pending = self._pending
+        few = zero or (net.is_factored and SHARE * (self.pending + net.rank) <= self.d)
+        if pending is None or not few:
+            return False
+        try:
+            lower = self._lower()
+        except SingularStateError:  # the totals that the ledger started from: the update may mend them
+            return False
+        least = (self._trace() + net.trace) / sqrt(self.d)
+        found = pending.followed(lower, lambda W: self._gram @ W + self._gamma * W, self.head(), net, moment)
+        moved = None if found is None else found.within(max(self._size - found.pending.taken, least))
+        if moved is None:
+            return False
+        self._pending, self._weights = moved
+        return True
+
+    def _renew(self, gram: Matrix) -> None:
+        """Factor the gram that was loaded, and keep it if that goes well."""
+        self._refactor()
+        self._spare, self._gram = self._gram, gram
+        if self._pending is not None:
+            self._pending = PendingRows.nothing(self.d)
+            self._size = self.size()
+
+    def _trace(self) -> float:
+        return float(np.trace(self._gram)) + (0.0 if self._pending is None else self._pending.trace)
 
     def _apply_halves(self, updates: Sequence[Update]) -> list[InputError | None]:
         half = len(updates) // 2
@@ -231,42 +331,39 @@ class Ledger:
                 errors += [error] if len(part) == 1 else self._apply_halves(part)
         return errors
 
-    def _loses(self, update: Update, before: float, change: float, moment: Matrix) -> Lost:
-        """Return a bound on what the totals lose when an update goes in (proved in `exhume.protocol.drift`)."""
-        net, zero = update.net, (update.add.is_zero or update.delete.is_zero)
-        ridge = (self.d + sqrt(self.d)) * self._gamma
-        old, new = max(before, 0.0) + ridge, max(before + change, 0.0) + ridge
-        inside = 0.0 if zero else min(net.magnitudes[0], old + new)
-        gram = 0.0 if net.gram_is_zero else new + inside
-        size = float(np.linalg.norm(moment)) + (0.0 if zero else float(np.linalg.norm(net.moment)))
-        return Lost.rounding(gram, size)
-
     def _become(self, other: Ledger) -> None:
         """Take over another ledger's state; its buffers are ours from here on."""
         other._updates, other._factorisations = self._updates + 1, self._factorisations + other._factorisations
+        other._changes += self._changes
         self.__dict__.update(other.__dict__)
 
     def _lower(self) -> Matrix:
         """Return the kept factor L in Fortran order; only its lower triangle is meaningful."""
         if not self._factored:
-            self._load(None)
+            for i in range(0, self.d, _BLOCK):
+                np.copyto(self._factor[i : i + _BLOCK, i:], self._gram[i : i + _BLOCK, i:])
             self._refactor()
+            if self._pending is not None and self._size == 0.0:
+                self._size = self.size()
         return self._factor.T
 
     def _load(self, net: Summary | None) -> Matrix:
-        """Return the gram, or the gram after ``net`` in the spare place, with what LAPACK reads of it in the factor's.
+        """Return the gram after what is pending and ``net`` in the spare place, and what LAPACK reads of it loaded.
 
         LAPACK reads one triangle, and its copy is made block by block while the rows are in the cache.
         """
         self._factored = False
-        gram = self._gram
-        if net is not None:
-            gram = self._spare if self._spare is not None else np.empty_like(self._gram)
-            self._spare = gram
+        gram = self._spare if self._spare is not None else np.empty_like(self._gram)
+        self._spare = gram
         for i in range(0, self.d, _BLOCK):
             rows = slice(i, i + _BLOCK)
-            if net is not None:
-                np.add(self._gram[rows], net.band(rows), out=gram[rows])
+            old = self._gram[rows]
+            if self._pending is not None:
+                old = old + self._pending.band(rows)
+            if net is None:
+                np.copyto(gram[rows], old)
+            else:
+                np.add(old, net.band(rows), out=gram[rows])
             np.copyto(self._factor[rows, i:], gram[rows, i:])
         return gram
 

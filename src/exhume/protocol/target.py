@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Update
 
-__all__ = ["Target"]
+__all__ = ["SettlingTarget", "Target"]
 
 
 @runtime_checkable
@@ -27,4 +27,17 @@ class Target(Protocol):
         A refused update raises `exhume.errors.RefusedError`. Where the server withholds a release, the previous head
         comes back, with its old serial.
         """
+        ...
+
+
+@runtime_checkable
+class SettlingTarget(Protocol):
+    """A target that knows its messages by keys: a lost answer can be had again, and the message counts once."""
+
+    def again(self, update: Update, key: str) -> Head:
+        """Send an update under a key that may have arrived before; returns as `Target.submit` does."""
+        ...
+
+    def applied(self, key: str) -> bool:
+        """Say whether what was sent under a key counts."""
         ...

@@ -252,6 +252,11 @@ class Federation:
             receipts[0].number,
         )
 
+    def restore(self, rows: Rows) -> None:
+        """Put deleted rows of a server without rules back in, for an evaluator who has no second copy of it."""
+        self.server.submit(Update.adding(self.scenario.summary(rows)), "honest")
+        self._inside[rows] = True
+
     def delete_somehow(self, record: int) -> Rows | None:
         """Let the owner delete a record, waiting or widening as the rules demand; returns what was deleted.
 

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exhume.attack.block import Block
 from exhume.attack.coordinates import Coordinates, schur
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Cost
 from exhume.attack.state import State
-from exhume.numerics import Matrix, relative
+from exhume.numerics import DENOMINATOR_FLOOR, Matrix, relative
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.summary import Summary
 
 __all__ = ["Replayed", "Residuals", "Scored", "as_known", "score", "state_error"]
+
+MANY = 1024
+"""From so many features on a single record's gram is not written out to be scored."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def score(method: str, found: Recovered, deleted: Summary, label: int | None) ->
     truth: Matrix | None = None if label is None else deleted.moment[:, label]
     return Scored(
         method=method,
-        relerr_gram=relative(found.block.gram - deleted.gram, deleted.gram),
+        relerr_gram=_gram_error(found.block, deleted, truth),
         relerr_moment=relative(found.block.moment - deleted.moment, deleted.moment),
         label=None if label is None else sample.label,
         label_correct=None if label is None else sample.label == label,
@@ -51,6 +55,20 @@ def score(method: str, found: Recovered, deleted: Summary, label: int | None) ->
         known=found.known,
         margin=None if label is None else found.margin if found.margin is not None else sample.margin,
     )
+
+
+def _gram_error(block: Block, deleted: Summary, truth: Matrix | None) -> float:
+    """Return the relative error of a gram: of one record's among many features from the features alone.
+
+    ``f f' - g g' = e f' + g e'`` with ``e = f - g``, whose squared norm is
+    ``|e|^2 (|f|^2 + |g|^2) + 2 (e.g) (e.f)``: nothing is written out, and nothing cancels.
+    """
+    f = block.record
+    if truth is None or f is None or deleted.d < MANY:
+        return relative(block.gram - deleted.gram, deleted.gram)
+    e, g = f - truth, truth
+    square = float(e @ e) * float(f @ f + g @ g) + 2.0 * float(e @ g) * float(e @ f)
+    return float(np.sqrt(max(square, 0.0)) / max(float(g @ g), DENOMINATOR_FLOOR))
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,21 @@ class DurableServer:
         return self._pending
 
     @property
+    def waited(self) -> float:
+        """Seconds since the oldest of them was acknowledged."""
+        return time.monotonic() - self._since if self._pending else 0.0
+
+    @property
+    def last(self) -> int:
+        """The number of the last receipt."""
+        return self._seq
+
+    @property
+    def public_key(self) -> str:
+        """What signatures of this store are checked with."""
+        return self._key.public
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Feature dimensions and classes."""
         return self.setup.d, self.setup.c

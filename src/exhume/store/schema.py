@@ -48,9 +48,10 @@ META = sa.Table(
 CLIENTS = sa.Table(
     "clients",
     METADATA,
-    sa.Column("token", sa.String(64), primary_key=True),
+    sa.Column("id", sa.String(16), primary_key=True),
     sa.Column("name", sa.String(256), nullable=False),
     sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("made_at", sa.Float(53), nullable=False),
     sa.Column("revoked_at", sa.Float(53)),
 )

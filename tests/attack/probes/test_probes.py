@@ -1,4 +1,6 @@
 import math
+import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -324,3 +326,16 @@ def test_the_designed_probe_has_a_number_of_responses_of_its_own():
     few = Resources(6, 3, np.ones((4, 6)), np.zeros(4, int), np.random.default_rng(0), responses=9)
     with pytest.raises(InputError, match="responses must be 2"):
         build("designed", few)
+
+
+def test_own_rows_are_summarised_once_where_they_are_few_and_never_sent_along(monkeypatch):
+    F, y = rows(0, 40, 12, 3)
+    probe = own_data(F, y, 3, responses=8, rng=np.random.default_rng(0))
+    first, again = ([step.update.add for step in probe.steps()] for _ in range(2))
+    assert all(a is b for a, b in zip(first, again, strict=True))
+    back = pickle.loads(pickle.dumps(probe))
+    assert "_kept" not in vars(back)
+    assert [step.update.add for step in back.steps()] == first
+    monkeypatch.setattr(sys.modules[type(probe).__module__], "MOST_KEPT", 8 * 8 * 12**2 - 1)
+    large = [step.update.add for step in probe.steps()]
+    assert large == first and not any(a is b for a, b in zip(first, large, strict=True))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from exhume.numerics import Matrix, Rows
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["PROBES", "OwnDataProbe", "own_data"]
+
+MOST_KEPT = 2**28
+"""Bytes of grams that a probe may keep for its next run."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,26 @@ class OwnDataProbe:
     def steps(self) -> Iterator[Step]:
         """Yield the messages in order."""
         before = Summary.zeros(self.features.shape[1], self.classes)
-        for rows in self.batches:
-            batch = Summary.of(self.features[rows], self.labels[rows], self.classes)
+        for batch in self._summaries():
             yield Step(Update(batch, before))
             if self.replacing:
                 before = batch
+
+    def _summaries(self) -> Iterable[Summary]:
+        # Summaries of few features keep their gram once it is written out, which a second run then need not do.
+        size = 8 * len(self.batches) * self.features.shape[1] ** 2
+        return self._kept if size <= MOST_KEPT else self._made()
+
+    def _made(self) -> Iterator[Summary]:
+        for rows in self.batches:
+            yield Summary.of(self.features[rows], self.labels[rows], self.classes)
+
+    @cached_property
+    def _kept(self) -> tuple[Summary, ...]:
+        return tuple(self._made())
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     def cancel(self, total: Summary, sent: int) -> Update:
         """Return the deletion of everything that was added."""

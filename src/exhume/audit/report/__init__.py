@@ -16,9 +16,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from exhume.audit.levels import LEVELS, MEANING, THRESHOLDS
 from exhume.audit.records import RecoveryRecord, Report, TrialRecord
+from exhume.audit.records_defence import REMEDY_FILE
 from exhume.audit.report.exposure import exposure_view
 from exhume.audit.report.figures import INK, Illustration, style
+from exhume.audit.report.flow import flow_of
+from exhume.audit.report.folding import fold, fold_effects
+from exhume.audit.report.prose import passages
+from exhume.audit.report.terms import TERMS, term
 from exhume.audit.verdict import quantity
+from exhume.audit.verdict_defended import is_proved
 from exhume.files import write_files
 
 __all__ = ["Drawn", "csv_text", "render_html", "report_text", "write_report"]
@@ -46,6 +52,8 @@ def write_report(
         folder / "trials.csv": csv_text(trials),
         page: render_html(report, drawn, threat),
     }
+    if report.remedy is not None:
+        contents[folder / REMEDY_FILE] = report.remedy.configuration
     write_files(contents)
     for old in figures.glob("*.*"):
         if old.suffix in (".png", ".svg") and old not in contents:
@@ -92,17 +100,26 @@ def render_html(report: Report, pictures: Sequence[Drawn], threat: str) -> str:
     environment.filters["quantity"] = quantity
     environment.filters["counts"] = _counts
     environment.filters["share"] = lambda value: "-" if value is None else f"{value:.0%}"
+    environment.globals["t"] = term
     headline, *lines = report.verdict.text.splitlines()
     return environment.get_template("report.html.j2").render(
         report=report,
         headline=headline.split(". ", 1)[-1],
         lines=[line.strip() for line in lines],
         figures=[_embedded(picture) for picture in pictures],
-        threat=threat,
-        levels=[(level, MEANING[level]) for level in LEVELS],
+        threat=passages(threat),
+        levels=LEVELS,
+        meanings=[(level, MEANING[level]) for level in LEVELS],
+        terms=TERMS,
+        folded=fold(report.findings),
+        effects=[] if report.defence is None else fold_effects(report.defence.effects, report.findings),
+        flow=flow_of(report),
+        proved=is_proved(report.verdict.guarantee),
+        remedy_file=REMEDY_FILE,
         limits=THRESHOLDS,
         exposure=exposure_view(report.cells),
         css=(folder / "report.css").read_text(encoding="utf-8"),
+        script=(folder / "report.js").read_text(encoding="utf-8"),
     )
 
 

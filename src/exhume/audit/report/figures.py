@@ -68,9 +68,13 @@ def style() -> Iterator[None]:
         yield
 
 
-def _figure(width: float = 7.0, height: float = 3.1, columns: int = 1) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(1, columns, squeeze=False)[0]
+WIDTH = 4.7
+"""Inches: so narrow that the words of a figure can be read on a phone, which shows all of it."""
+
+
+def _figure(height: float = 3.1, rows: int = 1) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots(rows, 1, squeeze=False)[:, 0]
 
 
 def _note(axis: Any, x: float, y: float, text: str, left: bool = False) -> None:
@@ -85,7 +89,7 @@ def rank_figure(curves: Sequence[CellRecord], dim: int, classes: int) -> Illustr
         return None
     least = math.ceil(dim / classes)
     with style():
-        figure, (left, right) = _figure(columns=2)
+        figure, (left, right) = _figure(5.2, rows=2)
         for i, (name, cell) in enumerate(shown.items()):
             kind: dict[str, Any] = {"color": PALETTE[i % 6], "ls": DASHES[i % 4], "marker": MARKERS[i % 6]}
             kind |= {"ms": 7 - 2 * min(i, 2), "mfc": "none" if i == 0 else PALETTE[i % 6]}
@@ -134,7 +138,7 @@ def bound_figure(trials: Sequence[TrialRecord]) -> Illustration | None:
         return None
     servers, kinds = list(dict.fromkeys(p[0] for p in points)), list(dict.fromkeys(p[1] for p in points))
     with style():
-        figure, (axis,) = _figure(5.6, 3.9)
+        figure, (axis,) = _figure(4.2)
         low, high = min(p[3] for p in points) / 3, max(p[2] for p in points) * 3
         axis.loglog([low, high], [low, high], color=INK, lw=1, ls=(0, (4, 3)))
         for i, server in enumerate(servers):
@@ -144,7 +148,7 @@ def bound_figure(trials: Sequence[TrialRecord]) -> Illustration | None:
                     look = {"color": PALETTE[i], "marker": MARKERS[j], "s": 18, "alpha": 0.7, "lw": 0}
                     axis.scatter(own[:, 0], own[:, 1], label=f"{server}, {kind}", **look)
         axis.set(xlabel="bound on the relative error", ylabel="measured relative error of the deleted gram")
-        axis.legend(loc="upper left")
+        figure.legend(loc="outside lower center", ncols=2)
     ratios = np.array([p[3] / p[2] for p in points])
     over = int((ratios > 1 + 1e-9).sum())
     none = "No point lies" if over == 0 else f"{over} of {len(points)} points lie"
@@ -164,7 +168,7 @@ def label_figure(findings: Sequence[Finding]) -> Illustration | None:
     servers = list(dict.fromkeys(server_of(f) for f in shown))
     chance = max(f.labels_chance or 0.0 for f in shown)
     with style():
-        figure, (axis,) = _figure(7.0, 0.9 + 0.28 * len(kinds) * len(servers) + 0.35)
+        figure, (axis,) = _figure(1.1 + 0.42 * len(kinds) * len(servers) + 0.25 * len(servers))
         ticks = []
         for i, server in enumerate(servers):
             for j, kind in enumerate(kinds):
@@ -172,15 +176,21 @@ def label_figure(findings: Sequence[Finding]) -> Illustration | None:
                 if f is None or f.labels_correct is None or f.labels_low is None or f.labels_high is None:
                     continue
                 y, share = -(i * (len(kinds) + 0.6) + j), f.labels_correct / f.trials
-                ticks.append((y, f"{server}  {f.probe}  {f.recovery}"))
+                ticks.append(y)
+                name = f"{server}, {f.probe}, {f.recovery}"
+                if not f.identified:
+                    axis.annotate(f"{name}: no estimate", (0.0, y), (2, 6), textcoords="offset points", fontsize=9)
+                    continue
+                axis.annotate(name, (0.0, y), (2, 6), textcoords="offset points", fontsize=9)
                 span = [[share - f.labels_low], [f.labels_high - share]]
                 look: dict[str, Any] = {"color": PALETTE[i % 6], "marker": MARKERS[j % 6], "capsize": 3, "ms": 6}
                 axis.errorbar([share], [y], xerr=span, **look)
         axis.axvline(chance, color=INK, lw=1, ls=(0, (4, 3)))
-        _note(axis, chance, 0.75, f"guessing {chance:.0%}")
-        axis.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
-        axis.set(xlim=(0, 1.03), xlabel="share of deleted records, label recovered (95% interval)")
-        axis.set_ylim(min(y for y, _ in ticks) - 0.7, 1.1)
+        _note(axis, chance, 1.0, f"guessing {chance:.0%}")
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+        axis.set(xlim=(0, 1.03), xlabel="share of labels recovered (95% interval)")
+        axis.set_ylim(min(ticks) - 0.5, 1.4)
         axis.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0))
     beat = sum("label" in f.reached for f in shown)
     see = f"{beat} of {len(shown)} combinations beat guessing (dashed line): {_extremes(shown)}."
@@ -203,9 +213,9 @@ def accuracy_figure(trials: Sequence[TrialRecord]) -> Illustration | None:
         return None
     names = ["before", "after deletion", *(f"after replay ({_as_heads(server)})" for server in servers)]
     with style():
-        figure, (axis,) = _figure(7.0, 3.2)
+        figure, (axis,) = _figure(1.2 + 0.24 * len(rows) * (len(names) + 0.8))
         _bars(axis, names, rows)
-        figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside lower center", ncols=1 if len(names) > 4 else 2)
     kind, means = max(rows, key=lambda row: row[1][0] - row[1][1])
     replayed = [value for value in means[2:] if math.isfinite(value)]
     back = f"the replay brings it back to {max(replayed):.1%}" if replayed else "nothing was replayed"
@@ -229,12 +239,13 @@ def _bars(axis: Any, names: Sequence[str], rows: Sequence[tuple[str, list[float]
     for i, name in enumerate(names):
         where = [g + (i - (len(names) - 1) / 2) * width for g in range(len(rows))]
         hatch = ("", "///", "", "...")[i] if i < 4 else "xx"
-        bars = axis.bar(where, [m[i] for _, m in rows], width * 0.92, label=name, color=PALETTE[i % 6], hatch=hatch)
+        bars = axis.barh(where, [m[i] for _, m in rows], width * 0.92, label=name, color=PALETTE[i % 6], hatch=hatch)
         labels = [f"{m[i]:.1%}" if math.isfinite(m[i]) else "none" for _, m in rows]
-        axis.bar_label(bars, labels, fontsize=7.5, padding=1)
-    axis.set_xticks(range(len(rows)), [kind for kind, _ in rows])
-    axis.set(ylabel="test accuracy", ylim=(0, 1.08))
-    axis.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0))
+        axis.bar_label(bars, labels, fontsize=8, padding=2)
+    axis.set_yticks(range(len(rows)), [kind for kind, _ in rows])
+    axis.set(xlabel="test accuracy", xlim=(0, 1.14))
+    axis.invert_yaxis()
+    axis.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0))
 
 
 class _Served(Protocol):

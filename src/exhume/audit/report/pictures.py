@@ -92,7 +92,7 @@ def gallery(plan: Plan) -> Gallery | None:
     """Attack a few record deletions once more and picture what came out; None where there is nothing to picture."""
     settings = plan.settings
     entry = sets.REGISTRY.get(settings.data)
-    if entry is None or not (_undoable(plan, entry) or available()):
+    if entry is None or plan.lean or not (_undoable(plan, entry) or available()):
         return None
     rows = [plan.rows(d) for d in plan.deletions() if d.kind == "record"][:SHOWN]
     if not rows:

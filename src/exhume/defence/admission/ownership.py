@@ -14,7 +14,7 @@ from exhume.defence.admission.duplicates import TOLERANCE
 from exhume.defence.memory import Memory, Saveable, client_names, keep_entries, together
 from exhume.numerics import Matrix
 from exhume.protocol import AdmissionRule, Batch, Summary, Update
-from exhume.protocol.message import message
+from exhume.protocol.message import Message, message
 from exhume.protocol.rules import Undo
 
 __all__ = ["Ownership"]
@@ -93,7 +93,7 @@ class Ownership(Saveable, AdmissionRule):
             return update
         sides = ((update.add, told.added), (update.delete, told.deleted))
         made = [s if b is None else Summary.of(b.features, b.labels, update.c) for s, b in sides]
-        return Update(made[0], made[1], update.pairs)
+        return Message(made[0], made[1], update.pairs, added=told.added, deleted=told.deleted)
 
     def record(self, update: Update, client: str) -> None:
         """Retire what was deleted, note what was added."""
@@ -114,10 +114,13 @@ class Ownership(Saveable, AdmissionRule):
 
     def _makes(self, batch: Batch, summary: Summary) -> bool:
         made = Summary.of(batch.features, batch.labels, summary.c)
-        gap = made - summary
-        if gap.gram_norm > self.tolerance * made.gram_norm:
-            return False
-        return float(np.linalg.norm(gap.moment)) <= self.tolerance * float(np.linalg.norm(made.moment))
+        rows = summary.factor if summary.is_square else None
+        if rows is None or not np.array_equal(rows, batch.features):
+            gap = (made - summary).gram_norm
+            if gap > self.tolerance * made.gram_norm:
+                return False
+        gap = float(np.linalg.norm(made.moment - summary.moment))
+        return gap <= self.tolerance * float(np.linalg.norm(made.moment))
 
     def _find(self, block: Summary, client: str) -> tuple[int, ...] | None:
         """Return the standing items whose sum is the block, or None."""

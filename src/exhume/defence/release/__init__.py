@@ -8,6 +8,7 @@ from typing import Any
 
 from exhume.defence.release._base import STAGES, Rule
 from exhume.defence.release._evaluator import DeletionAccount, KeepsAccounts, Masking, accounts_of, mask_of, rules_of
+from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._told import Told, noise_of_history
 from exhume.defence.release.chain import Chain
 from exhume.defence.release.columns import Columns
@@ -34,6 +35,7 @@ __all__ = [
     "DeletionMask",
     "EventAccount",
     "EveryKChanges",
+    "Factorisation",
     "Heads",
     "IsotropicNoise",
     "KeepsAccounts",

@@ -28,6 +28,9 @@ FLOOR = 0.05
 GROWN = 2.0
 """How many times the measure the noisy gram may be, on average over directions, before a new epoch begins."""
 
+STEADY = 0.7
+"""Spread of the noise on the gram beyond which heads follow from one that is drawn towards the measure."""
+
 _RESCALED = 2.0**300
 
 _LEFT = 1e-12
@@ -57,9 +60,18 @@ class EpochMeasure:
         half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
         return np.asarray(solve_triangular(self.factor, half.T, lower=True, check_finite=False))
 
+    def white(self, rows: Matrix) -> Matrix:
+        """Return ``B^-1 F'`` of rows F."""
+        made, _ = dtrtrs(self.factor, np.asfortranarray(rows.T), lower=1)
+        return np.asarray(made)
+
     def event(self, block: Summary) -> NoisedEvent:
         """Return a block in these coordinates."""
-        rows = _rows(block.gram, self.head[:, 0])
+        rows = None
+        if block.factor is not None and block.is_square and len(block.factor) <= max(block.d // 8, 1):
+            rows = block.factor.T
+        if rows is None or rows.shape[1] != 1:
+            rows = _rows(block.gram, self.head[:, 0])
         if rows is None:
             return NoisedEvent(self.moment(block), dense=self.gram(block.gram))
         gap = block.moment - rows @ (rows.T @ self.head)
@@ -182,6 +194,11 @@ class Draws:
         gram.flat[:: self.d + 1] *= math.sqrt(2.0)
         return gram, s * noise[size:].reshape(self.d, self.c)
 
+    @property
+    def spent(self) -> bool:
+        """Whether the next event is the last that it is made for."""
+        return self.events + 1 >= self.factorisation.horizon
+
     def copy(self) -> Draws:
         """Return the same sums in arrays of their own."""
         return self.restored(self.factorisation, self.d, self.c, self.arrays())
@@ -206,6 +223,19 @@ class Epoch:
     measure: EpochMeasure
     totals: Totals
     draws: Draws
+    left: float = 0.0
+    """Squared spread of the noise that earlier epochs left on the gram, relative to the measure."""
+
+    def steadied(self, gram: Matrix, spread: float) -> Matrix:
+        """Return a noisy gram, drawn towards the measure where the noise of many epochs would spread it too far.
+
+        How far it is drawn is public, and so is what is drawn: it tells nothing. In a first epoch nothing is.
+        """
+        share = max(spread, STEADY) / math.sqrt(self.left + spread**2)
+        if share < 1.0:
+            gram = share * gram
+            gram.flat[:: len(gram) + 1] += 1.0 - share
+        return gram
 
     def noisy(
         self, s: float, tau: float, draw: Matrix | None = None, blocks: Sequence[tuple[NoisedEvent, float]] = ()
@@ -220,20 +250,27 @@ class Epoch:
         return gram, moment
 
     def turned(self, s: float, tau: float) -> Epoch:
-        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals."""
+        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals.
+
+        It is made for twice as many events, so that whoever spends events turns few epochs.
+        """
         gram, moment = self.noisy(s, tau)
-        gram, old = _whole(gram), self.measure
-        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
+        gram, old, f = _whole(gram), self.measure, self.draws.factorisation
+        spread = 2.0 * math.sqrt(len(gram)) * tau * f.growth(self.draws.events)
+        steady = self.steadied(gram, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
+        left = self.left + spread**2
+        solved, _ = solve(steady.copy(order="F"), moment, lambda: steady)
         measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
         moment = moment - gram @ solved
         if float(np.trace(gram)) >= GROWN * len(gram):
+            left /= (float(np.trace(gram)) / len(gram)) ** 2
             values, vectors = eigh(gram)
             root = old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
             measure = EpochMeasure(cholesky(root @ root.T, lower=True), measure.head)
             gram = measure.gram(old.factor @ gram @ old.factor.T)
             moment = solve_triangular(measure.factor, old.factor @ moment, lower=True)
-        draws = Draws(self.draws.factorisation, self.draws.d, self.draws.c)
-        return Epoch(measure, Totals(np.asfortranarray(gram), np.ascontiguousarray(moment)), draws)
+        draws = Draws(Factorisation.of(2 * f.horizon), self.draws.d, self.draws.c)
+        return Epoch(measure, Totals(np.asfortranarray(gram), np.ascontiguousarray(moment)), draws, left)
 
 
 def _whole(lower: Matrix) -> Matrix:

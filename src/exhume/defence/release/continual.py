@@ -17,10 +17,11 @@ they send by what they have seen: for Gaussian noise and a lower triangular C th
 holds when the first head is due (its founders: their additions came before anybody saw a head and are in no account,
 their deletions are). An epoch ends after ``horizon`` events, or when the noisy gram has grown to `GROWN` times the
 measure: both are public. Noise that is in the totals stays there; the next epoch's measure is at least the last one's
-in every direction, so that no record weighs more in it.
+in every direction, so that no record weighs more in it. It lasts twice as long, so that who sends messages for their
+own sake adds little noise: n events make about ``log2(n / horizon)`` epochs.
 
-**The cap** holds for single records: of one whose mu would be above it the heads are shown a share only, the same when
-it comes and when it goes. The ledger has all of it.
+**The cap** holds for records that come after the first head: of one whose mu would be above it the heads are shown a
+share only, and the same share goes when it goes (`_cuts`). The ledger has all of it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._base import Rule, at_least, positive
+from exhume.defence.release._cuts import Cuts, cut_off
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.defence.release._factorisation import Factorisation
@@ -44,8 +47,9 @@ from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
+from exhume.protocol.message import message
 from exhume.protocol.rules import Occasion, Undo, keep
-from exhume.protocol.summary import Summary
+from exhume.protocol.summary import Summary, Update
 
 __all__ = ["ContinualNoise", "EventAccount"]
 
@@ -78,6 +82,7 @@ class _Step:
     lifted: Matrix | None
     accounts: tuple[EventAccount, ...]
     spent: bool
+    cuts: Cuts
 
 
 class ContinualNoise(Rule):
@@ -92,10 +97,18 @@ class ContinualNoise(Rule):
         Size of the noise on the gram at the end of an epoch: its eigenvalues relative to the measure's lie mostly
         within ``1 - spread`` and ``1 + spread``. Above 0 and below 0.8.
     horizon
-        Events of an epoch. A longer one costs little (its noise grows as the root of the logarithm), an epoch more
-        costs as much noise again.
+        Events of the first epoch; each further one lasts twice as long. A longer one costs little (its noise grows as
+        the root of the logarithm), an epoch more costs as much noise again.
     cap
-        Largest mu of a single record's coming, and of its going; none by default.
+        Largest mu of a single record's coming, and of its going; none by default. It needs an ownership rule: what goes
+        must be what came.
+    by_rows
+        Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message of
+        one record is, which must go as it came (`WholeMessages`).
+    grows
+        Whether a new epoch begins when the totals have doubled, so that later records have a smaller mu. Whoever adds
+        large rows then makes the noise larger for good, also after they have gone: not needed where the first measure
+        is of as many rows as are expected.
     founding
         Submissions before the first head; until then heads are withheld.
     public
@@ -116,6 +129,8 @@ class ContinualNoise(Rule):
         spread: float = 0.7,
         horizon: int = 1000,
         cap: float | None = None,
+        by_rows: bool = False,
+        grows: bool = True,
         founding: int = 0,
         public: Summary | None = None,
         key: str | bytes | None = None,
@@ -125,19 +140,22 @@ class ContinualNoise(Rule):
             raise InputError("spread", "above 0 and below 0.8", spread)
         self.spread, self.horizon = float(spread), at_least("horizon", horizon, 2)
         self.cap = None if cap is None else positive("cap", cap)
-        self.founding = at_least("founding", founding, 0)
+        self.by_rows, self.grows, self.founding = bool(by_rows), bool(grows), at_least("founding", founding, 0)
         self._public = public
         self._factorisation = Factorisation.of(self.horizon)
         self._key = as_key(key)
         self._epoch: Epoch | None = None
         self._pending: _Step | None = None
         self._memo: _Step | None = None
+        self._cuts = Cuts()
         self._accounts: list[EventAccount] = []
         self._number = self._epochs = 0
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key and the public totals, which are kept with the state."""
-        return {name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "founding")}
+        return {
+            name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
+        }
 
     @property
     def accounts(self) -> tuple[EventAccount, ...]:
@@ -155,27 +173,40 @@ class ContinualNoise(Rule):
         return self._epochs
 
     def event_noise(self, d: int) -> tuple[float, float]:
-        """Return the noise that one draw has: s of the head, tau of the gram."""
-        growth = self._factorisation.largest
+        """Return the noise that one draw of the present epoch has: s of the head, tau of the gram.
+
+        A longer epoch is more sensitive; its draws are larger by as much, so that a record's mu is always the same.
+        """
+        growth, present = self._factorisation.largest, self._present.sensitivity
+        more = present / self._factorisation.sensitivity
         # A symmetric d x d matrix of off-diagonal variance tau^2 has its spectrum within 2 tau sqrt(d).
-        return self.sigma / growth, self.spread / (2.0 * math.sqrt(d)) / growth
+        return more * self.sigma / growth, more * self.spread / (2.0 * math.sqrt(d)) / growth
+
+    @property
+    def _present(self) -> Factorisation:
+        return self._factorisation if self._epoch is None else self._epoch.draws.factorisation
 
     def deletion_noise(self, d: int) -> tuple[float, float]:
         """Return the noise between the totals before a deletion and after it: s of the head, tau of the gram."""
         s, tau = self.event_noise(d)
-        return s * self._factorisation.step, tau * self._factorisation.step
+        return s * self._present.step, tau * self._present.step
 
     def mu(self, event: NoisedEvent) -> float:
         """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
-        (gram, moment), (s, tau) = event.sizes, self.event_noise(len(event.moment))
-        return self._factorisation.sensitivity * math.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2)
+        return float(self._mu(*map(np.asarray, event.sizes), d=len(event.moment)))
+
+    def _mu(self, gram: Matrix, moment: Matrix, *, d: int) -> Matrix:
+        s, tau = self.event_noise(d)
+        return np.asarray(self._present.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
 
     def quote(self, block: Summary) -> float:
         """Return the mu that a record would have for life, if it were taken in now."""
         self._flush()
         if self._epoch is None:
             raise InputError("measure", "fixed, with the first head", "none yet")
-        return math.sqrt(2.0) * self._cut(self._epoch.measure.event(block))[1]
+        event = self._epoch.measure.event(block)
+        mu = self.mu(event)
+        return math.sqrt(2.0) * (min(mu, self.cap) if event.single and self.cap is not None else mu)
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -194,9 +225,9 @@ class ContinualNoise(Rule):
         return Told(self._epochs, self._epoch.measure, draws, *self.event_noise(draws.d))
 
     def shown(self, block: Summary) -> NoisedEvent | None:
-        """Return what heads show of a block, in the coordinates of the measure; None before the first head."""
+        """Return a block in the coordinates of the measure, uncut; None before the first head."""
         self._flush()
-        return None if self._epoch is None else self._cut(self._epoch.measure.event(block))[0]
+        return None if self._epoch is None else self._epoch.measure.event(block)
 
     def masked(self, occasion: Occasion) -> Occasion:
         """Return the occasion as later rules may see it: with a ledger of the noisy totals."""
@@ -204,7 +235,8 @@ class ContinualNoise(Rule):
         if step is None:
             return occasion
         gram, moment = self._noisy(step.epoch, step)
-        A, _ = step.epoch.measure.coloured(gram if step.lifted is None else step.lifted, moment)
+        gram = self._steady(step.epoch, gram) if step.lifted is None else step.lifted
+        A, _ = step.epoch.measure.coloured(gram, moment)
         ledger = occasion.ledger
         noisy = Summary.kept(A - ledger.gamma * np.eye(ledger.d), A @ step.head)
         return replace(occasion, ledger=Ledger(noisy, ledger.gamma))
@@ -221,6 +253,7 @@ class ContinualNoise(Rule):
         self._memo = None
         if step is not None:
             self._pending, self._number = step, self._number + (step.draw is not None)
+            self._cuts = step.cuts
             self._epochs += self._epoch is None
             self._epoch = step.epoch
 
@@ -268,28 +301,39 @@ class ContinualNoise(Rule):
 
     def _step(self, epoch: Epoch, occasion: Occasion, opened: bool) -> _Step:
         blocks: list[tuple[NoisedEvent, float]] = []
-        accounts = []
+        accounts, cuts = [], self._cuts
         for client, update in zip(occasion.clients, occasion.updates, strict=True):
             for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
                 if block.is_zero or (opened and self._public is None):
                     continue  # founders are in the measure
-                event, mu = self._cut(epoch.measure.event(block))
-                blocks += [] if opened else [(event, sign)]
+                found, mu, later = self._cut(cuts, epoch, update, block, comes=sign > 0)
+                if not opened:
+                    blocks, cuts = blocks + found, later
                 accounts.append(EventAccount(occasion.counts.submissions, client, mu, deleted=sign < 0))
         draw = self._draw(epoch, blocks) if opened or occasion.updates else None
-        step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False)
+        step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False, cuts)
         gram, moment = self._noisy(epoch, step)
-        grown = float(np.trace(gram)) >= GROWN * len(gram)
-        solved, lifted = solve(gram, moment, lambda: self._noisy(epoch, step)[0])
+        grown = self.grows and float(np.trace(gram)) >= GROWN * len(gram)
+        solved, lifted = solve(
+            self._steady(epoch, gram), moment, lambda: self._steady(epoch, self._noisy(epoch, step)[0])
+        )
         head = epoch.measure.head + epoch.measure.back(solved)
-        return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.events + 1 >= self.horizon)
+        return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.spent)
 
-    def _cut(self, event: NoisedEvent) -> tuple[NoisedEvent, float]:
-        """Return an event within the cap, and its mu; blocks of several records are not cut."""
+    def _cut(
+        self, cuts: Cuts, epoch: Epoch, update: Update, block: Summary, *, comes: bool
+    ) -> tuple[list[tuple[NoisedEvent, float]], float, Cuts]:
+        """Return a block within the cap, as events with signs; its mu; and the shares that are remembered after it."""
+        event, sign = epoch.measure.event(block), 1.0 if comes else -1.0
         mu = self.mu(event)
-        if self.cap is None or not event.single or mu <= self.cap:
-            return event, mu
-        return replace(event, share=self.cap / mu), self.cap
+        if self.cap is None:
+            return [(event, sign)], mu, cuts
+        told = message(update)
+        batch = (told.added if comes else told.deleted) if self.by_rows else None
+        off, cuts = cut_off(cuts, self.cap, partial(self._mu, d=block.d), epoch.measure, (block, batch), comes=comes)
+        if off and event.single:
+            mu *= 1.0 - off[0].share
+        return [(event, sign), *((part, -sign) for part in off)], mu, cuts
 
     def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
@@ -298,6 +342,10 @@ class ContinualNoise(Rule):
             state.update((sign * block.share * block.moment).tobytes())
         rng = keyed_generator(self._key, PURPOSE, self._number.to_bytes(8, "little") + state.digest())
         return np.asarray(rng.standard_normal(epoch.draws.sums.shape[1]))
+
+    def _steady(self, epoch: Epoch, gram: Matrix) -> Matrix:
+        d = len(gram)
+        return epoch.steadied(gram, 2.0 * math.sqrt(d) * self.event_noise(d)[1] * epoch.draws.factorisation.largest)
 
     def _noisy(self, epoch: Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
         """Return the noisy totals in the measure's coordinates, now or after a step."""
@@ -312,6 +360,8 @@ class ContinualNoise(Rule):
             "key": self._key.hex(),
             "number": self._number,
             "epochs": self._epochs,
+            "epoch": {"horizon": self._present.horizon, "left": 0.0 if self._epoch is None else self._epoch.left},
+            "cuts": {key.hex(): list(shares) for key, shares in self._cuts.shares.items()},
             "accounts": [asdict(account) for account in self._accounts],
         }
         arrays: dict[str, Matrix] = {}
@@ -327,6 +377,7 @@ class ContinualNoise(Rule):
         """Take over the epoch, its draws, the account and the key."""
         values, arrays = memory.values, memory.arrays
         epoch, public = None, None
+        present = values.get("epoch", {"horizon": self.horizon, "left": 0.0})
         if "public.gram" in arrays:
             public = Summary.kept(arrays["public.gram"], arrays["public.moment"])
         if "factor" in arrays:
@@ -334,10 +385,12 @@ class ContinualNoise(Rule):
             epoch = Epoch(
                 EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
                 Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
-                Draws.restored(self._factorisation, d, c, arrays),
+                Draws.restored(Factorisation.of(int(present["horizon"])), d, c, arrays),
+                float(present["left"]),
             )
         self._key, self._public, self._epoch = as_key(str(values["key"])), public, epoch
         self._accounts = [EventAccount(**account) for account in values["accounts"]]
+        self._cuts = Cuts({bytes.fromhex(key): tuple(shares) for key, shares in values["cuts"].items()})
         self._number, self._epochs = int(values["number"]), int(values["epochs"])
         self._pending = self._memo = None
 

@@ -57,9 +57,9 @@ class TopEigenspace(Rule):
         d = ledger.d
         self.check_size(d, ledger.c)
         # The count moves exactly when the gram does.
-        if self._kept is None or self._kept[0] is not ledger or self._kept[1] != ledger.factorisations:
+        if self._kept is None or self._kept[0] is not ledger or self._kept[1] != ledger.changes:
             vectors = eigh(ledger.summary.gram, subset_by_index=[d - self.directions, d - 1])[1]
-            self._kept = ledger, ledger.factorisations, vectors
+            self._kept = ledger, ledger.changes, vectors
         return self._kept[2]
 
 

@@ -1,7 +1,9 @@
 """The published values as data, one file per table, named as the table; transcribed from the paper's LaTeX source.
 
-Each file holds ``source`` (where in the paper) and, per data set and row, a value per column in the notation of
-`exhume.paper.values.parse`. ``reasons.toml`` holds the hand-written part of explanations of differences.
+Each file holds ``source`` (where in the paper), ``kinds`` (by which rule a column is compared, where its values do not
+say it: `exhume.paper.agreement`) and, per data set and row, a value per column in the notation of
+`exhume.paper.values.parse`. ``reasons.toml`` holds the hand-written part of explanations: of differences, and of ratios
+that lie on one side throughout a table.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from exhume.paper.values import Value, parse
 
-__all__ = ["ENCODER", "published", "reasons", "source"]
+__all__ = ["ENCODER", "kinds", "published", "ratio_reasons", "reasons", "source"]
 
 ENCODER = "resnet18"
 """The encoder of the published values, except those of the table `dinov2`."""
@@ -31,6 +33,11 @@ def source(table: str) -> str | None:
     return None if found is None else str(found)
 
 
+def kinds(table: str) -> dict[str, str]:
+    """Return the kinds of the columns that name one."""
+    return dict(_read(table).get("kinds", {}))
+
+
 def published(table: str, data: str, row: str, column: str) -> Value | None:
     """Return one published value, if there is one."""
     text = _read(table).get("rows", {}).get(data, {}).get(row, {}).get(column)
@@ -40,3 +47,8 @@ def published(table: str, data: str, row: str, column: str) -> Value | None:
 def reasons() -> list[dict[str, str]]:
     """Return the hand-written reasons for differences: each has ``table``, maybe ``data``, ``row``, ``column``."""
     return list(_read("reasons").get("reason", []))
+
+
+def ratio_reasons() -> list[dict[str, str]]:
+    """Return the hand-written reasons for ratios that lie on one side: each has ``table``, maybe ``heads``."""
+    return list(_read("reasons").get("ratio", []))

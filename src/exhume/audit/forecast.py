@@ -1,0 +1,104 @@
+"""What an audit of many features will need of memory and time, said before it starts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from exhume.attack import recover
+from exhume.attack.estimate.base import READ_OFF_FROM
+from exhume.audit.plan import Plan
+from exhume.capacity import SQUARES
+from exhume.simulate.lean import LEAN_FROM, LEAN_SQUARES
+
+__all__ = ["SAID_FROM", "Forecast", "forecast", "said"]
+
+SAID_FROM = 2048
+"""From so many features on the forecast is said."""
+
+OVERHEAD = 3e8
+"""Bytes of the program itself."""
+
+_TIMED = 1024
+"""The size at which this machine's rates are measured."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How much memory and time an audit will take, roughly."""
+
+    memory: float
+    """Bytes, of all processes together."""
+    seconds: float
+    left_out: bool
+    """Whether it is lean: what needs a second copy of the totals is left out."""
+
+    def __str__(self) -> str:
+        took = f"{self.seconds:.0f} s" if self.seconds < 90 else f"{self.seconds / 60:,.0f} min"
+        said = f"This will need about {self.memory / 1e9:.1f} GB of memory and {took}."
+        if self.left_out:
+            said += (
+                f" From {LEAN_FROM:,} features on there is one server and no copy of it: the rank curve, the exposure "
+                "of clients and pictures are left out."
+            )
+        return said
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """What this machine does: operations a second in a factorisation, and bytes a second in a solve."""
+
+    factor: float
+    read: float
+
+    @classmethod
+    def measured(cls) -> _Rates:
+        a = np.asfortranarray(np.eye(_TIMED) * 2.0)
+        rhs = np.ones((_TIMED, 1), order="F")
+        factor = _least(lambda: dpotrf(a, lower=1, clean=0))
+        solve = _least(lambda: dpotrs(a, rhs, lower=1))
+        return cls(_TIMED**3 / 3 / factor, 8.0 * _TIMED**2 / solve)
+
+
+def _least(call: Callable[[], object], turns: int = 3) -> float:
+    taken = []
+    for _ in range(turns):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return max(min(taken), 1e-9)
+
+
+def forecast(plan: Plan) -> Forecast:
+    """Estimate what a plan will take: operations of each step over the rates of this machine, measured now.
+
+    Memory is that of the matrices that are held at once; time counts factorisations, solves and estimates, and neither
+    figures nor other programs.
+    """
+    d, c, settings = plan.scenario.d, plan.scenario.classes, plan.settings
+    rates, jobs = _Rates.measured(), 1 if plan.lean else settings.jobs or os.cpu_count() or 1
+    answer = max(8.0 * d * d / rates.read, 4.0 * d * d * c / rates.factor)
+    update = d**3 / 3 / rates.factor
+    seconds = 0.0
+    again = sum(recover.REGISTRY[name].needs != "head" for name in settings.recovery)
+    for name in settings.probe:
+        probe = plan.probe(name)
+        moves = getattr(probe, "batches", None) is not None
+        run = probe.responses * (answer + (update if moves else 0.0))
+        read = not moves and name == "designed" and d >= READ_OFF_FROM
+        whole = run + (3.0 if read else 30.0) * d**3 / rates.factor
+        trial = again * whole + (4.0 if plan.lean else 8.0) * update
+        seconds += len(plan.facings) * (whole + len(plan.deletions()) * trial)
+    squares = LEAN_SQUARES if plan.lean else 2 * SQUARES
+    memory = jobs * (8.0 * squares * d * d + OVERHEAD + plan.scenario.features.nbytes)
+    return Forecast(memory, seconds / jobs, plan.lean)
+
+
+def said(plan: Plan) -> str | None:
+    """Return the forecast in words for an audit of many features; None for others."""
+    return None if plan.scenario.d < SAID_FROM else f"{plan.scenario.d:,} features. {forecast(plan)}"

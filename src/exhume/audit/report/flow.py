@@ -1,0 +1,65 @@
+"""Who sends what to whom, and what leaks: the words of the picture at the top of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exhume.audit.levels import LEVELS, Level
+from exhume.audit.plan import BARE
+from exhume.audit.records import Finding, Report
+from exhume.audit.verdict import quantity
+
+__all__ = ["Flow", "flow_of"]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What the picture says of one audit."""
+
+    clients: str
+    server: str
+    probes: str
+    leaks: tuple[str, ...]
+    level: Level | None
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+        return (
+            f"{self.clients} send sums of rows to the server. The attacker, one of the clients, sends {self.probes}. "
+            f"The server sends every head to all of them. What leaks to the attacker: {'; '.join(self.leaks)}."
+        )
+
+
+def flow_of(report: Report) -> Flow:
+    """Return the words of a report's picture."""
+    level = report.verdict.severity
+    if report.live is not None:
+        foretold = level == "aggregate"
+        leak = "the hidden totals" if foretold else "nothing that this audit could read"
+        return Flow("Honest clients", report.live.target, f"{report.live.probe} probes", (leak,), level)
+    ours = [f for f in report.findings if report.defence is None or f.server != BARE]
+    probes = " and ".join(dict.fromkeys(f.probe for f in ours))
+    count = len(report.scenario["clients"]) - 1
+    server = "paper's server" if report.defence is None else f"settings: {report.defence.name}"
+    return Flow(f"{count} honest clients", server, f"{probes} probes", _leaks(ours, level), level)
+
+
+def _leaks(findings: list[Finding], level: Level | None) -> tuple[str, ...]:
+    sample = [f for f in findings if f.labels_correct is not None]
+    lines = []
+    if sample and any(f.identified for f in sample):
+        best = max(sample, key=lambda f: (f.labels_correct or 0, -_error(f)))
+        lines.append(f"label: {best.labels_correct} of {best.trials} right (guessing {best.labels_chance or 0:.0%})")
+        if best.relerr_feature is not None:
+            lines.append(f"features: off by {quantity(best.relerr_feature.median)} (1 is nothing)")
+    elif sample:
+        lines.append(f"label and features: no estimate in {sample[0].trials}")
+    if level is not None:
+        lines.append("put back: yes" if LEVELS.index(level) == LEVELS.index("replay") else "put back: no")
+    return tuple(lines) or ("no verdict",)
+
+
+def _error(finding: Finding) -> float:
+    error = finding.relerr_feature.median if finding.relerr_feature else None
+    return 1e300 if error is None else error

@@ -1,0 +1,132 @@
+"""A campaign against a server of so many features that one copy of it is all that memory has room for.
+
+The attack is that of `Campaign` with recoveries from single heads, on the one server itself: each trial takes back
+what it did, so that the next starts from the same state but for roundoff. What needs a second copy of the totals is
+left out: the residuals of the cancellation, the error of the replayed ledger, projected blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from exhume.attack import estimate, recover
+from exhume.attack.probes.base import Probe
+from exhume.attack.recover import Recovered
+from exhume.attack.session import Attack
+from exhume.attack.state import Diagnostics, State
+from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
+from exhume.numerics import RANK_TOLERANCE, Rows, relative
+from exhume.protocol.summary import Summary, Update
+from exhume.simulate.federation import Federation
+from exhume.simulate.listening import listen, refusal_of
+from exhume.simulate.scoring import Replayed, score
+from exhume.simulate.trial import Campaign, Trial
+
+__all__ = ["LEAN_FROM", "LEAN_SQUARES", "LeanCampaign"]
+
+LEAN_FROM = 4096
+"""From so many features on an audit is lean where its recoveries allow it."""
+
+LEAN_SQUARES = 7
+"""Matrices of d x d numbers that a lean campaign holds: the server's gram, its factor and the place of the next gram;
+A, H and the factor of A; one more while any of them is made."""
+
+_BAND = 512
+
+
+class LeanCampaign(Campaign):
+    """One probe against one bare federation of many features; trials run on the federation itself.
+
+    Parameters are those of `Campaign`.
+    """
+
+    def __init__(
+        self, federation: Federation, probe: Probe, *, estimator: str = "direct", tolerance: float = RANK_TOLERANCE
+    ) -> None:
+        self.federation, self.probe, self.scenario = federation, probe, federation.scenario
+        ledger = federation.server.ledger
+        self.W = ledger.head()
+        self.attack = Attack(federation.target())
+        outcome = listen(self.attack, probe)
+        self.before, self.diagnostics, self.reason = None, None, outcome.why()
+        if outcome.transcript is not None and outcome.responses:
+            try:
+                self.before = estimate.REGISTRY.find(estimator)(outcome.transcript, tolerance=tolerance)
+                self.diagnostics = self.before.diagnostics
+            except NotIdentifiedError as error:
+                found = error.diagnostics
+                self.diagnostics = found if isinstance(found, Diagnostics) else None
+                self.reason = outcome.why(error.reason)
+            # The stacks have said what they can: they are let go.
+            nothing = np.empty((self.scenario.d, 0))
+            outcome = replace(outcome, transcript=replace(outcome.transcript, X=nothing, Z=nothing))
+        self.outcome, self.sharper = outcome, self.before
+        self.state_error = None if self.before is None else _state_error(self.before, federation)
+
+    def trial(self, rows: Rows, methods: Sequence[str] = ("rank-one",), kind: str | None = None) -> Trial:
+        """Let the owners delete some rows, attack, score, and put everything back."""
+        kind = kind or ("record" if len(rows) == 1 else "class")
+        wanted = [recover.REGISTRY.find(method) for method in methods]
+        deleted = self.scenario.summary(rows)
+        asked = self.federation.delete(rows)
+        public = self.federation.head() if asked.released else None
+        known = self.before is not None
+        label = int(self.scenario.labels[rows[0]]) if len(rows) == 1 else None
+        trial = Trial(
+            len(rows),
+            label,
+            asked,
+            self.federation,
+            self.federation.server.ledger.head(),
+            None if public is None else public.weights,
+            known,
+            None if known else self.reason,
+            self.state_error,
+            gone=rows,
+        )
+        if asked.refused is not None:
+            trial.identified, trial.reason = False, f"deletion refused: {asked.refused}"
+            return trial
+        for entry in wanted:
+            if self.before is None or public is None or kind not in entry.kinds:
+                continue
+            if entry.needs != "head":
+                trial.reason = f"{entry.name} needs a second identification: left out from {LEAN_FROM} features on"
+                continue
+            attack = self.attack.facing(self.federation.target())
+            found = entry(self.before, attack.observe(), **self._knowledge(trial))
+            self._score_and_replay(trial, entry.name, found, deleted, attack)
+        self.federation.restore(rows)
+        return trial
+
+    def _score_and_replay(self, trial: Trial, name: str, found: Recovered, deleted: Summary, attack: Attack) -> None:
+        scored = score(name, found, deleted, trial.label)
+        trial.recoveries.append(scored)
+        trial.blocks[name] = found.block
+        update = Update.adding(found.block.summary)
+        try:
+            attack.submit(update)
+        except (RefusedError, SingularStateError) as error:
+            rule, why = refusal_of(error)
+            trial.replays.append(Replayed(name, float("inf"), None, refused=f"{rule}: {why}", cost=attack.cost))
+            return
+        head, cost = self.federation.server.ledger.head(), attack.cost
+        off = relative(head - self.W, self.W)
+        attack.submit(update.undo())
+        trial.replays.append(Replayed(name, off, off, relerr_gram_psd=scored.relerr_gram, head=head, cost=cost))
+        trial.cost = max(trial.cost, cost, key=lambda one: one.messages)
+
+
+def _state_error(state: State, federation: Federation) -> float:
+    """Return the relative error of an identified A, band by band; on the live coordinates where these are not all."""
+    gram, gamma = federation.server.ledger.summary.gram, federation.scenario.gamma
+    off = size = 0.0
+    for i in range(0, len(gram), _BAND):
+        band = gram[i : i + _BAND].copy()
+        band[np.arange(len(band)), np.arange(i, i + len(band))] += gamma
+        off += float(np.linalg.norm(state.A[i : i + _BAND] - band)) ** 2
+        size += float(np.linalg.norm(band)) ** 2
+    return float(np.sqrt(off / size))

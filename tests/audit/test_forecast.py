@@ -1,0 +1,66 @@
+"""Many features: what an audit says before it starts, what it leaves out, and what it refuses."""
+
+import re
+
+import numpy as np
+import pytest
+
+from exhume import capacity
+from exhume.audit import forecast as module
+from exhume.audit.forecast import forecast, said
+from exhume.audit.plan import prepare
+from exhume.audit.settings import make_settings
+from exhume.audit.work import record_of
+from exhume.errors import InputError
+
+
+def settings(tmp_path, **more):
+    return make_settings({"out": tmp_path / "out", "home": tmp_path, "dim": 64, "jobs": 1, "trials": 2} | more)
+
+
+def test_many_features_have_frugal_defaults_that_options_override():
+    found = make_settings({"dim": 10_000})
+    assert found.probe == ("designed",) and found.recovery == ("rank-one",) and found.kind == ("record",)
+    assert (found.trials, found.jobs, found.lean) == (20, 1, True)
+    assert make_settings({"dim": 10_000, "trials": 5, "recovery": "difference"}).lean is False
+    usual = make_settings({"dim": 4095})
+    assert usual.probe == ("designed", "own-data") and usual.trials == 100 and not usual.lean
+    assert make_settings({"dim": 10_000, "defence": "hardened"}).lean is False
+
+
+def test_the_forecast_grows_with_the_work_and_is_said_from_a_size_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(module._Rates, "measured", classmethod(lambda cls: cls(1e10, 1e9)))
+    small = prepare(settings(tmp_path, probe="designed", recovery="rank-one", kind="record"))
+    assert said(small) is None
+    one, more = forecast(small), forecast(prepare(settings(tmp_path, probe="designed", kind="record")))
+    assert more.seconds > one.seconds > 0 and one.memory >= 8 * 64 * 64
+    d, m, facings, trials = 64, 7, 2, 2
+    update, answer = d**3 / 3 / 1e10, max(8 * d * d / 1e9, 4 * d * d * 10 / 1e10)
+    assert one.seconds == pytest.approx(facings * (m * answer + 30 * d**3 / 1e10 + trials * 8 * update))
+    monkeypatch.setattr(module, "SAID_FROM", 64)
+    assert re.fullmatch(r"64 features\. This will need about \d+\.\d GB of memory and \d+ s\.", said(small))
+
+
+def test_a_lean_audit_gives_the_same_labels_with_less(tmp_path, monkeypatch):
+    options = {"probe": "designed", "recovery": "rank-one", "kind": "record", "trials": 4, "precision": "float32"}
+    full = prepare(settings(tmp_path, **options))
+    records = [record_of(full, unit) for unit in full.units()]
+    for place in ("plan", "forecast"):
+        monkeypatch.setattr(f"exhume.audit.{place}.LEAN_FROM", 64)
+    lean = prepare(settings(tmp_path, **options))
+    assert lean.lean and not np.shares_memory(lean.scenario.features, full.scenario.features)
+    again = [record_of(lean, unit) for unit in lean.units()]
+    assert again[0].identified and again[0].exposure == () and again[0].curve == () and records[0].curve
+    assert "left out" in str(forecast(lean))
+    for one, other in zip(records[1:], again[1:], strict=True):
+        assert other.error is None and other.identified
+        assert one.recoveries[0].label == other.recoveries[0].label == one.label
+        assert other.recoveries[0].relerr_feature <= 1e-3
+
+
+def test_too_many_features_are_refused_with_what_would_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(capacity, "free_memory", lambda: 7 * 8 * 5000**2)
+    with pytest.raises(InputError, match=r"dim must be small enough for memory .* 5\.6 GB.* at most --dim 5000\); got"):
+        prepare(settings(tmp_path, dim=10_000, recovery="rank-one", probe="designed"))
+    with pytest.raises(InputError, match="at most --dim 3307 or fewer --jobs"):
+        prepare(settings(tmp_path, dim=4000, jobs=2))
