@@ -70,7 +70,7 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
+bench: $(VENV)/.dev $(VENV)/.serve  ## Run the benchmarks (ratios to a named reference, same run)
 	@for b in benchmarks/*.py; do test $$b = benchmarks/performance.py || $(BIN)/python $$b || exit 1; done
 
 performance: $(VENV)/.dev  ## Measure everything in docs/performance.md and renew its tables (half an hour)

@@ -78,6 +78,15 @@ class Tokens:
                 raise InputError("name", "one that holds no token yet (rotate gives a new one)", repr(name))
             return self._made(name, kind, ())
 
+    def adopt(self, token: str, name: str, kind: str) -> None:
+        """Take a token that was made elsewhere (`exhume serve init`), for somebody new."""
+        parts = _TOKEN.fullmatch(token)
+        if parts is None or parts[1] != KINDS[kind]:
+            raise InputError("token", f"a token of kind {kind}, as exhume serve init writes it", "something else")
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        with self._mutex:
+            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), ())
+
     def rotate(self, name: str, kind: str = "client") -> str:
         """Return a new token for somebody; the old ones are no longer taken."""
         with self._mutex:
