@@ -9,10 +9,10 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help audit serve test test-all lint bench mutants paper docs clean
+.PHONY: help audit serve test test-all lint bench performance mutants paper docs clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Exhume needs Python 3.11, 3.12, 3.13 or 3.14 on the PATH (or make PYTHON=...)." >&2; exit 2; }
@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve, postgresql, docs and oracle"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle]'
+	@echo "Installing the extras vision, decode, serve, postgresql, docs, oracle and browser"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle,browser]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base
@@ -70,8 +70,11 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## Run the benchmarks (ratios to a named reference, same run)
-	@for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+bench: $(VENV)/.dev $(VENV)/.serve  ## Run the benchmarks (ratios to a named reference, same run)
+	@for b in benchmarks/*.py; do test $$b = benchmarks/performance.py || $(BIN)/python $$b || exit 1; done
+
+performance: $(VENV)/.dev  ## Measure everything in docs/performance.md and renew its tables (half an hour)
+	@$(BIN)/python benchmarks/performance.py
 
 mutants: $(VENV)/.dev  ## Break the code on purpose, a fixed sample of times: some test must notice each
 	@$(BIN)/python tools/mutants.py

@@ -178,11 +178,14 @@ def main():
                     "blas_threads": 1,
                     "jobs": options.jobs,
                     "identify_speedup": {str(r["d"]): r["speedup"] for r in rows},
+                    "seconds": {str(r["d"]): r["seconds"] for r in rows},
                     "read_off_speedup": {str(r["d"]): r["read_off_speedup"] for r in rows},
                     "error": {str(r["d"]): r["error"] for r in rows},
                     "read_off_error": {str(r["d"]): r["read_off_error"] for r in rows},
                     "designed_cell_speedup": designed["speedup"],
+                    "designed_cell_seconds": designed["seconds"],
                     "data_cell_speedup": data["speedup"],
+                    "data_cell_seconds": data["seconds"],
                     "exponent": exponent,
                 }
             )

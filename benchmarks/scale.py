@@ -7,7 +7,7 @@ the j-th of ten images of that digit, drawn by a seed.
 
 Steps, each with wall time, processor time and the largest memory while it ran (`peak_gb`; the ledger is in it):
 
-- ``set-up``: the ledger of n rows, block by block, and its factor;
+- ``set-up``: the ledger of n rows, block by block, and its factor; its solver is "low-rank";
 - ``identify float64``, ``identify float32``: one designed identification through the server, all answers and the state;
 - ``delete float64``, ``delete float32``: the server's part of 20 single deletions and of taking them back;
 - ``recover float64``, ``recover float32``: the attacker's part, `recover.rank_one` of each; `labels` says how many;
@@ -128,7 +128,7 @@ class Data:
             tile = gram[i : i + BLOCK, i : i + BLOCK]
             tile[:] = np.tril(tile) + np.tril(tile, -1).T
         gram.flags.writeable = moment.flags.writeable = False
-        return ex.Ledger(ex.Summary(gram.T, moment), GAMMA)
+        return ex.Ledger(ex.Summary(gram.T, moment), GAMMA, solver="low-rank")
 
 
 def attacked(meter, data, ledger, d, precision):

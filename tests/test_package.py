@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,18 @@ def test_the_public_face_reads_as_the_design_says():
     assert found.label == labels[7]
     np.testing.assert_allclose(found.feature, features[7], rtol=1e-5)
     np.testing.assert_allclose(attack.replay(found.block).weights, before.baseline.weights, rtol=1e-6)
+
+
+def test_the_metadata_leads_to_source_issues_and_changelog_and_names_every_python():
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"Documentation", "Source", "Issues", "Changelog"} <= set(project["urls"])
+    named = [c.rpartition(" ")[2] for c in project["classifiers"] if "Python :: 3." in c]
+    assert named == ["3.11", "3.12", "3.13", "3.14"]
+    least, beyond = project["requires-python"].split(",")
+    assert least == f">={named[0]}" and beyond == "<3.15"
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    assert "(3, 11) <= sys.version_info[:2] <= (3, 14)" in makefile
+    assert "\npaper: $(VENV)/.vision " in makefile  # it needs torch, and brings it
+    for name in ("SECURITY.md", "CITATION.cff", ".github/ISSUE_TEMPLATE/bug.yml"):
+        assert (root / name).is_file()

@@ -163,3 +163,22 @@ def test_thousands_of_messages_of_one_client_cost_the_others_nothing_to_speak_of
             lost.append(100 * (right[0] - right[1]))
     assert server.release.rules[0].epochs == 5  # with epochs of 50 events it would be 25
     assert np.mean(lost) < 1
+
+
+def test_large_rows_that_came_and_went_leave_the_noise_as_it_was():
+    """A measure that grows with what anybody adds is noisier for good; one of the expected rows does not grow."""
+    crowd = Crowd(3000)
+    far = np.random.default_rng(1).standard_normal((50, D))
+    far = Summary.of(40 * far / np.linalg.norm(far, axis=1)[:, None], np.arange(50) % C, C)
+    lost = {}
+    for grows in (None, True):
+        ledger = Ledger(Summary.of(crowd.F[:600], crowd.y[:600], C), GAMMA)
+        options = {} if grows is None else {"grows": grows}
+        server = hardened(ledger, admission=False, key=KEY, **options)
+        server.head()
+        for update in (Update.adding(far), Update.deleting(far)):
+            server.submit(update, "mallory")
+        size = np.linalg.norm(server.head().weights - ledger.head())
+        lost[grows] = size, server.release.rules[0].epochs
+    assert lost[None][1] == 1 and lost[True][1] > 1
+    assert lost[None][0] < lost[True][0]

@@ -18,7 +18,7 @@ def running(tmp_path):
 
     made = []
 
-    def start(setup=SETUP, *, limits=None, gathering=None, url=None, names=("a", "b"), **options):
+    def start(setup=SETUP, *, limits=None, gathering=None, url=None, names=("a", "b"), listen=None, **options):
         store = open_store(url or str(tmp_path / "store.db"), setup, OperatorKey(bytes(range(32))), **options)
         service = FederationService(store, limits or Limits(rows=50), gathering or Gathering())
         tokens = {name: service.tokens.enrol(name) for name in names} if not service.tokens.all() else {}
@@ -30,15 +30,15 @@ def running(tmp_path):
             up.set()
 
         def run():
-            serve(service, Address(port=0), Address(port=0), started=started, log_level="critical")
+            serve(service, listen or Address(port=0), Address(port=0), started=started, log_level="critical")
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         assert up.wait(30)
 
-        def client(token, address=addresses[0]):
+        def client(token, address=addresses[0], verify=True):
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            http = httpx.Client(base_url=address, headers=headers, timeout=30, trust_env=False)
+            http = httpx.Client(base_url=address, headers=headers, timeout=30, trust_env=False, verify=verify)
             made.append((None, None, http))
             return http
 

@@ -288,3 +288,31 @@ def test_stopping_answers_who_waits(running, rng):
     up.stop()
     thread.join(10)
     assert answers[0].json()["accepted"]
+
+
+def test_tls_by_certificate_files(running, tmp_path):
+    import datetime
+    import ipaddress
+    import ssl
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    from exhume.service import Address
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    certificate = made.add_extension(here, critical=False).sign(key, hashes.SHA256())
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(*form))
+    address = Address(port=0, certificate=str(tmp_path / "cert.pem"), private_key=str(tmp_path / "key.pem"))
+    up = running(listen=address)
+    assert up.address.startswith("https://")
+    trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    assert up.client(up.tokens["a"], verify=trusted).get("/v1/info").status_code == 200

@@ -17,13 +17,16 @@ def scenario(d=24, c=4, n=160):
     return Scenario(features, labels, c, (np.arange(60), np.arange(60, n)), attacker=0)
 
 
+@pytest.mark.parametrize("solver", ["direct", "low-rank"])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_it_agrees_with_the_full_campaign(precision):
+def test_it_agrees_with_the_full_campaign(precision, solver):
     case = scenario()
     probe = probes.designed(24, 4)
-    full, lean = (kind(Federation.bare(case, precision), probe) for kind in (Campaign, LeanCampaign))
-    assert lean.diagnostics == full.diagnostics
-    assert lean.state_error == pytest.approx(full.state_error, rel=1e-6)
+    full = Campaign(Federation.bare(case, precision), probe)
+    lean = LeanCampaign(Federation.bare(case, precision, solver=solver), probe)
+    assert lean.diagnostics.sigma_min_X == pytest.approx(full.diagnostics.sigma_min_X, rel=1e-6)
+    # A head that follows has a backward error of up to 2**-52, which the condition number makes one of A.
+    assert lean.state_error <= 2 * full.state_error + 24 * 2.0**-52 * full.diagnostics.kappa_X
     before = lean.federation.server.ledger.summary
     for row in (70, 80, 90):
         one, other = (kind.trial(np.array([row]), ("rank-one",), "record") for kind in (full, lean))

@@ -92,7 +92,8 @@ def forecast(plan: Plan) -> Forecast:
         run = probe.responses * (answer + (update if moves else 0.0))
         read = not moves and name == "designed" and d >= READ_OFF_FROM
         whole = run + (3.0 if read else 30.0) * d**3 / rates.factor
-        trial = again * whole + (4.0 if plan.lean else 8.0) * update
+        # Four changes of one record, whose heads follow from the kept factor, or eight factorisations.
+        trial = again * whole + (8.0 * answer if plan.lean else 8.0 * update)
         seconds += len(plan.facings) * (whole + len(plan.deletions()) * trial)
     squares = LEAN_SQUARES if plan.lean else 2 * SQUARES
     memory = jobs * (8.0 * squares * d * d + OVERHEAD + plan.scenario.features.nbytes)

@@ -109,7 +109,8 @@ class Plan:
     def federation(self, facing: Facing) -> Federation:
         """Return the federation of one server."""
         if facing.bare or self.defence is None:
-            return Federation.bare(self.scenario, facing.precision, carrier=self.carrier)
+            solver = "low-rank" if self.lean else "direct"
+            return Federation.bare(self.scenario, facing.precision, carrier=self.carrier, solver=solver)
         return Federation.behind(self.scenario, self.defence, seed=self.settings.seed, carrier=self.carrier)
 
     def probe(self, name: str) -> Probe:

@@ -183,7 +183,9 @@ def _table(rows: list[Advised], width: int) -> Table:
 
 def _short_table(rows: list[Advised]) -> Table:
     """Return what leaks and what it costs, in 80 columns; what the run refutes is red."""
-    table = Table("defence", "labels", "by", "replays", "lost", "refused", box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    for name in ("defence", "labels", "by", "replays", "lost", "refused"):
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(
             row.defence,

@@ -93,4 +93,5 @@ def draw(shown: Shown, path: Path) -> None:
         axis.set(xticks=[], yticks=[])
         axis.set_ylabel(name, rotation=0, ha="right", va="center")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    # Names hang to the left of pictures that keep their aspect: without this the longest is cut off.
+    figure.savefig(path, dpi=120, bbox_inches="tight")

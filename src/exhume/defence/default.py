@@ -110,6 +110,7 @@ def hardened_config(
     horizon: int = HORIZON,
     cap: float | None = CAP,
     founding: int = 0,
+    grows: bool | None = None,
     public: Summary | None = None,
     precision: str = "float32",
     key: str | None = None,
@@ -139,8 +140,9 @@ def hardened_config(
         any part of what it has (`AlgebraicOwnership`).
     least_norm
         With kept totals, a lower bound on the length of an honest feature vector.
-    horizon, cap, founding, public
-        Those of `exhume.defence.release.ContinualNoise`. Public totals cannot be written to a file.
+    horizon, cap, founding, grows, public
+        Those of `exhume.defence.release.ContinualNoise`. The measure grows unless founders or public rows stand for
+        what is to come. Public totals cannot be written to a file.
     precision
         Number format of the heads.
     key
@@ -153,6 +155,7 @@ def hardened_config(
     # Kept totals let a client take back any part: nobody could say which record's share goes.
     kept = None if keep_totals and not show_rows else cap
     options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
+    options["grows"] = grows if grows is not None else founding == 0 and public is None
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
     release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))
     return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)
@@ -195,6 +198,8 @@ def hardened(
         raise InputError("bounds", HOW_TO_MEASURE, "none")
     found = rows if rows is not None else rows_in(ledger)
     expected = found if rows is not None or found >= 1 else None
+    if expected is not None and 2 * rows_in(ledger) >= expected:
+        options.setdefault("grows", False)
     if public is not None:
         sample = Summary.of(*public, ledger.c)
         times = 1.0 if expected is None else expected / len(np.asarray(public[1]))

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from exhume.errors import InputError
 from exhume.store.schema import CLIENTS
 
-__all__ = ["KINDS", "Enrolled", "Tokens", "new_token"]
+__all__ = ["KINDS", "NAME", "Enrolled", "Tokens", "new_token"]
 
 KINDS = {"client": "c", "operator": "o"}
 """The kinds of tokens, and the letter that tells them apart."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 _TOKEN = re.compile(r"exhume_([co])_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
@@ -71,12 +71,21 @@ class Tokens:
 
     def enrol(self, name: str, kind: str = "client") -> str:
         """Return a token for somebody new; it is shown once and kept nowhere."""
-        if _NAME.fullmatch(name) is None:
+        if NAME.fullmatch(name) is None:
             raise InputError("name", "1 to 128 letters, digits and ._@+-, the first a letter or digit", repr(name))
         with self._mutex:
             if any(one.name == name for one in self.active(kind)):
                 raise InputError("name", "one that holds no token yet (rotate gives a new one)", repr(name))
             return self._made(name, kind, ())
+
+    def adopt(self, token: str, name: str, kind: str) -> None:
+        """Take a token that was made elsewhere (`exhume serve init`), for somebody new."""
+        parts = _TOKEN.fullmatch(token)
+        if parts is None or parts[1] != KINDS[kind]:
+            raise InputError("token", f"a token of kind {kind}, as exhume serve init writes it", "something else")
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        with self._mutex:
+            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), ())
 
     def rotate(self, name: str, kind: str = "client") -> str:
         """Return a new token for somebody; the old ones are no longer taken."""

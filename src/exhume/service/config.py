@@ -14,11 +14,12 @@ from exhume.defence.config import load as load_defence
 from exhume.defence.default import hardened_config
 from exhume.errors import InputError, unknown_name
 from exhume.options import first_error
+from exhume.service.auth import Tokens
 from exhume.service.core import Limits
 from exhume.service.rounds import Gathering
 from exhume.store import Forgetting, ServerSetup
 
-__all__ = ["UNDEFENDED", "Address", "ServiceConfig", "load", "template"]
+__all__ = ["UNDEFENDED", "Address", "ServiceConfig", "first_operator", "load", "template"]
 
 UNDEFENDED = "every client can recover what others delete"
 """What a configuration must say in so many words to run a server without defences."""
@@ -66,6 +67,13 @@ class Address(_Table):
     private_key: str | None = None
 
 
+class OperatorAddress(Address):
+    """Where the operator's API listens, and the token that is taken while there is no operator yet."""
+
+    port: int = Field(default=8001, ge=0, le=65535)
+    first_token: str | None = None
+
+
 class ServiceConfig(_Table):
     """The whole configuration. Names of files are relative to the file that they are in."""
 
@@ -77,7 +85,7 @@ class ServiceConfig(_Table):
     round: dict[str, float] = Field(default_factory=dict)
     limits: dict[str, float] = Field(default_factory=dict)
     listen: Address = Field(default_factory=Address)
-    operator: Address = Field(default_factory=lambda: Address(port=8001))
+    operator: OperatorAddress = Field(default_factory=OperatorAddress)
     folder: Path = Field(default=Path(), exclude=True)
 
     def path(self, name: str) -> Path:
@@ -145,6 +153,18 @@ def _made(name: str, kind: Any, given: dict[str, float]) -> Any:
     return kind(**values)
 
 
+def first_operator(config: ServiceConfig, tokens: Tokens) -> None:
+    """Take the configuration's first token if there is no operator yet."""
+    name = config.operator.first_token
+    if name is None or tokens.active("operator"):
+        return
+    try:
+        token = config.path(name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("operator.first_token", "a file that can be read", f"'{name}' ({error})") from None
+    tokens.adopt(token, "operator", "operator")
+
+
 def load(path: str | Path) -> ServiceConfig:
     """Read a configuration; an unknown name is an error that suggests the nearest known one."""
     file = Path(path)
@@ -169,7 +189,7 @@ def load(path: str | Path) -> ServiceConfig:
 def _check_names(content: dict[str, Any]) -> None:
     known = [name for name in ServiceConfig.model_fields if name != "folder"]
     tables: dict[str, type[BaseModel]] = {"ledger": LedgerTable, "defence": DefenceTable, "store": StoreTable}
-    tables |= {"listen": Address, "operator": Address}
+    tables |= {"listen": Address, "operator": OperatorAddress}
     for key, value in content.items():
         if key not in known:
             raise unknown_name("key", key, known)
@@ -232,4 +252,5 @@ port = 8000
 [operator]
 host = "127.0.0.1"
 port = 8001
+first_token = "operator.token"   # taken while there is no operator yet; remove the file once you have it
 """

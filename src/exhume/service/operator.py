@@ -16,7 +16,7 @@ from exhume._version import __version__
 from exhume.errors import InputError
 from exhume.service import views
 from exhume.service.app import BEARER, describe, health_routes
-from exhume.service.auth import Enrolled
+from exhume.service.auth import NAME, Enrolled
 from exhume.service.core import FederationService
 from exhume.service.dashboard import dashboard_routes
 from exhume.service.problems import ProblemError, install, responses
@@ -27,7 +27,7 @@ __all__ = ["operator_app"]
 class NewClient(BaseModel):
     """Who is to be enrolled."""
 
-    name: str = Field(max_length=128)
+    name: str = Field(max_length=128, json_schema_extra={"pattern": f"^{NAME.pattern}$"})
 
 
 class GivenToken(BaseModel):

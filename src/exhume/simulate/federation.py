@@ -91,9 +91,19 @@ class Federation:
         self._batch_of: dict[int, Rows] = {}
 
     @classmethod
-    def bare(cls, scenario: Scenario, precision: str = "float64", *, carrier: Carrier | None = None) -> Federation:
-        """Return the paper's server with everybody's rows in its ledger: it refuses nothing, releases every head."""
-        server = Server(Ledger(scenario.total, scenario.gamma), release=Heads(precision))
+    def bare(
+        cls,
+        scenario: Scenario,
+        precision: str = "float64",
+        *,
+        carrier: Carrier | None = None,
+        solver: str = "direct",
+    ) -> Federation:
+        """Return the paper's server with everybody's rows in its ledger: it refuses nothing, releases every head.
+
+        The solver is that of `Ledger`.
+        """
+        server = Server(Ledger(scenario.total, scenario.gamma, solver=solver), release=Heads(precision))
         made = cls(scenario, server if carrier is None else carrier(server, scenario.names))
         made._inside[np.concatenate(scenario.parts)] = True
         return made

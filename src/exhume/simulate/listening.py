@@ -73,7 +73,7 @@ def listen(attack: Attack, probe: Probe, *, show_rows: bool = False) -> ProbeOut
         last = attack.observe()
     except RefusedError as error:
         return ProbeOutcome(None, broken=f"withheld: {error.reason}")
-    run = _Listener(attack, Recorder(last, probe.name, coordinates_of(probe)), last)
+    run = _Listener(attack, Recorder(last, probe.name, coordinates_of(probe)), last, show_rows=show_rows)
     broken = None
     for update, wanted in _messages(probe, show_rows):
         try:
@@ -95,14 +95,17 @@ class _Listener:
     refused: Counter[str] = field(default_factory=Counter)
     withheld: int = 0
     first: str | None = None
+    show_rows: bool = False
     accepted: list[Update] = field(default_factory=list)
+    """Kept only where the cancellation must show the rows behind them: as large as the stacks together."""
 
     def send(self, update: Update, wanted: bool) -> None:
         before = self.last
         if not self._submit(update):
             return
         self.recorder.sent(update.net)
-        self.accepted.append(update)
+        if self.show_rows:
+            self.accepted.append(update)
         if not wanted:
             return
         if self.last.serial == before.serial:

@@ -114,6 +114,7 @@ class TorchEncoder:
     def tensors(self) -> Tensors:
         """The prepared tensors, on the device."""
         torch = _torch(self.name)
+        _device(torch, self.device)  # asked before any weights are fetched
         state = read_tensors(self._file(), {item.sha256 for item in self.holding.items})
         _check(state, self.network, self._file())
         with torch.inference_mode():

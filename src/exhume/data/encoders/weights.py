@@ -42,7 +42,7 @@ def read_tensors(path: Path, trusted: Set[str]) -> dict[str, Any]:
             with path.open("rb") as stream:
                 return dict(_TensorUnpickler(stream).load())
         return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, EOFError, OSError) as error:
+    except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, LookupError, EOFError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path} cannot be read as weights: {reason}") from error
 

@@ -114,10 +114,13 @@ class Ownership(Saveable, AdmissionRule):
 
     def _makes(self, batch: Batch, summary: Summary) -> bool:
         made = Summary.of(batch.features, batch.labels, summary.c)
-        gap = made - summary
-        if gap.gram_norm > self.tolerance * made.gram_norm:
-            return False
-        return float(np.linalg.norm(gap.moment)) <= self.tolerance * float(np.linalg.norm(made.moment))
+        rows = summary.factor if summary.is_square else None
+        if rows is None or not np.array_equal(rows, batch.features):
+            gap = (made - summary).gram_norm
+            if gap > self.tolerance * made.gram_norm:
+                return False
+        gap = float(np.linalg.norm(made.moment - summary.moment))
+        return gap <= self.tolerance * float(np.linalg.norm(made.moment))
 
     def _find(self, block: Summary, client: str) -> tuple[int, ...] | None:
         """Return the standing items whose sum is the block, or None."""

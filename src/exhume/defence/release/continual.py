@@ -105,6 +105,10 @@ class ContinualNoise(Rule):
     by_rows
         Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message of
         one record is, which must go as it came (`WholeMessages`).
+    grows
+        Whether a new epoch begins when the totals have doubled, so that later records have a smaller mu. Whoever adds
+        large rows then makes the noise larger for good, also after they have gone: not needed where the first measure
+        is of as many rows as are expected.
     founding
         Submissions before the first head; until then heads are withheld.
     public
@@ -126,6 +130,7 @@ class ContinualNoise(Rule):
         horizon: int = 1000,
         cap: float | None = None,
         by_rows: bool = False,
+        grows: bool = True,
         founding: int = 0,
         public: Summary | None = None,
         key: str | bytes | None = None,
@@ -135,7 +140,7 @@ class ContinualNoise(Rule):
             raise InputError("spread", "above 0 and below 0.8", spread)
         self.spread, self.horizon = float(spread), at_least("horizon", horizon, 2)
         self.cap = None if cap is None else positive("cap", cap)
-        self.by_rows, self.founding = bool(by_rows), at_least("founding", founding, 0)
+        self.by_rows, self.grows, self.founding = bool(by_rows), bool(grows), at_least("founding", founding, 0)
         self._public = public
         self._factorisation = Factorisation.of(self.horizon)
         self._key = as_key(key)
@@ -148,7 +153,9 @@ class ContinualNoise(Rule):
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key and the public totals, which are kept with the state."""
-        return {name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "by_rows", "founding")}
+        return {
+            name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
+        }
 
     @property
     def accounts(self) -> tuple[EventAccount, ...]:
@@ -306,7 +313,7 @@ class ContinualNoise(Rule):
         draw = self._draw(epoch, blocks) if opened or occasion.updates else None
         step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False, cuts)
         gram, moment = self._noisy(epoch, step)
-        grown = float(np.trace(gram)) >= GROWN * len(gram)
+        grown = self.grows and float(np.trace(gram)) >= GROWN * len(gram)
         solved, lifted = solve(
             self._steady(epoch, gram), moment, lambda: self._steady(epoch, self._noisy(epoch, step)[0])
         )

@@ -1,4 +1,4 @@
-"""A mask on the totals that is drawn once per deletion, so that no number of heads averages it away.
+"""A mask on the totals that is drawn once per deletion: heads do not average it away until somebody deletes again.
 
 Heads follow from masked totals: ``W = (A + M_A)^-1 (G + M_G)``. Additions go into the totals as they are; a deletion
 brings a draw of its own,

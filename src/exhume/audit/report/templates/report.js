@@ -27,3 +27,7 @@ for (const button of document.querySelectorAll("button.copy")) {
     button.textContent = "Copied";
   });
 }
+// Paper cannot be unfolded.
+window.addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});

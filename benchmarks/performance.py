@@ -1,0 +1,289 @@
+"""Every figure of docs/performance.md from one run: measures, reckons the limits, and renews the tables.
+
+The machine's rates come first: what `dgemm` and LAPACK's factorisations reach here, on one thread and on all. A limit
+is the operations that a step cannot do without, products and solves at the rate of `dgemm`, factorisations at that of
+`potrf`; the share of the limit is limit over measured. The other benchmarks run as they are, with ``--json``, one after
+another; run this on a machine that does nothing else (about half an hour on two cores).
+
+    python benchmarks/performance.py [--page docs/performance.md] [--json docs/performance.json] [--reuse] [--quick]
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg.blas import dgemm
+from scipy.linalg.lapack import dgeqrf, dgeqrf_lwork, dpotrf
+from threadpoolctl import threadpool_limits
+
+HERE = Path(__file__).parent
+C, RESPONSES = 10, 104  # of benchmarks/identify.py
+CELLS = {"designed": "designed", "data": "attacker data, m = 104"}
+
+
+def best(call, turns=5):
+    taken = []
+    for _ in range(turns):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def rates(d, threads):
+    """Return operations a second of a product, a Cholesky and a QR factorisation of this size."""
+    with threadpool_limits(threads):
+        a = np.asfortranarray(np.random.default_rng(0).standard_normal((d, d)))
+        spd = np.asfortranarray(a @ a.T + d * np.eye(d))
+        space = int(dgeqrf_lwork(d, d)[0])
+        return {
+            "dgemm": 2 * d**3 / best(lambda: dgemm(1.0, a, a)),
+            "potrf": d**3 / 3 / best(lambda: dpotrf(spd, lower=1, clean=0)),
+            "geqrf": 4 / 3 * d**3 / best(lambda: dgeqrf(a, lwork=space)),
+        }
+
+
+def run(name, *options):
+    """Run another benchmark and return what it prints as JSON."""
+    threads = os.cpu_count() if name == "scale" else 1
+    print(f"{name} {' '.join(options)}", file=sys.stderr, flush=True)
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    command = [sys.executable, str(HERE / f"{name}.py"), *options, "--json"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+
+
+def measured(quick):
+    small, dims = ["512"], ["512", "1024"] if quick else ["512", "1024", "2048", "4096"]
+    scale = ["--dims", "512", "--rows", "3000"] if quick else []
+    return {
+        "cores": os.cpu_count(),
+        "rates": {d: {"one": rates(int(d), 1), "all": rates(int(d), os.cpu_count())} for d in dims},
+        "ledger": run("ledger", "--dims", *dims),
+        "identify": run("identify", *(["--dims", *small, "--sampled", "1"] if quick else [])),
+        "accountant": run("accountant", "--dims", *(small if quick else dims[:3])),
+        "message_size": run("message_size"),
+        "scale": run("scale", *scale),
+    }
+
+
+def limit(rate, products=0.0, factorisations=0.0):
+    """Return the least seconds of so many operations in products and solves, and in factorisations."""
+    return products / rate["dgemm"] + factorisations / rate["potrf"]
+
+
+def identification(rate, d, read_off=False):
+    """Limit of one designed identification: the server's solves, the estimate, its checks."""
+    if read_off:
+        return limit(rate, 2 * d**3, d**3)
+    return limit(rate, (2 + 2 + 1 + 1 + 2) * d**3, (4 / 3 + 2 / 3) * d**3)
+
+
+def cell_trial(rate, name, d=512):
+    """Limit of one trial of a cell: the deletion, the server's answers, one identification."""
+    if name == "designed":
+        return identification(rate, d) + limit(rate, 0, d**3 / 3)
+    n = RESPONSES * C
+    server = limit(rate, RESPONSES * 4 * d * d * C, (RESPONSES + 1) * d**3 / 3)
+    factors = 2 * (2 * n * d * d - 2 / 3 * d**3) + 2 / 3 * d**3
+    return server + limit(rate, 2 * (4 * n * d * d - 2 * d**3 + 2 * d**3) + 2 * d**3, factors)
+
+
+def nearest(found, d):
+    return found["rates"][min(found["rates"], key=lambda size: abs(int(size) - int(d)))]
+
+
+def table(head, rows):
+    return "\n".join(
+        ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(r) + " |" for r in rows)]
+    )
+
+
+def rate_table(found):
+    rows = [
+        [
+            f"{int(d):,}",
+            *(
+                f"{found['rates'][d][who][name] / 1e9:.0f}"
+                for who in ("one", "all")
+                for name in ("dgemm", "potrf", "geqrf")
+            ),
+        ]
+        for d in found["rates"]
+    ]
+    return table(["d", "dgemm", "potrf", "geqrf", "all cores: dgemm", "potrf", "geqrf"], rows)
+
+
+def ledger_table(found):
+    of, rows = found["ledger"], []
+    for d, ratio in of["update_over_potrf"].items():
+        rate = nearest(found, d)["one"]
+        least = limit(rate, 4 * int(d) ** 2 * C, int(d) ** 3 / 3) / limit(rate, 0, int(d) ** 3 / 3)
+        refit = of["refit_over_update"].get(d)
+        low = of.get("low_rank_over_potrf", {}).get(d)
+        shown = (
+            ""
+            if low is None
+            else ", ".join(f"b = {b}: {low[b]:.2f}" for b in low)
+            if isinstance(low, dict)
+            else f"{low:.2f}"
+        )
+        rows.append([f"{int(d):,}", f"{ratio:.2f}", f"{least:.2f}", shown, "" if refit is None else f"{refit:.0f}"])
+    return table(["d", "dense update over potrf", "limit", "low rank over potrf", "refit over update"], rows)
+
+
+def identify_table(found):
+    of, rows = found["identify"], []
+    for d, speedup in of["identify_speedup"].items():
+        rate, seconds = nearest(found, d)["one"], of["seconds"][d]
+        least = identification(rate, int(d), read_off=int(d) >= 2048)
+        rows.append(
+            [
+                f"{int(d):,}",
+                f"{speedup:.1f}",
+                f"{seconds:.2f} s",
+                f"{least:.2f} s ({least / seconds:.0%})",
+                f"{of['read_off_speedup'][d]:.1f}",
+                f"{of['error'][d]:.1e}",
+                f"{of['read_off_error'][d]:.1e}",
+            ]
+        )
+    head = ["d", "times faster", "takes", "limit (share)", "read off: times faster", "error of A", "read off: error"]
+    return table(head, rows)
+
+
+def cell_table(found):
+    of, rate, rows = found["identify"], nearest(found, 512)["one"], []
+    goals = {"designed": 15, "data": 10}
+    for name, words in CELLS.items():
+        seconds = of[f"{name}_cell_seconds"]
+        least = 100 * cell_trial(rate, name) / of["jobs"]
+        most = of[f"{name}_cell_speedup"] * seconds / least
+        rows.append(
+            [
+                words,
+                f"{of[f'{name}_cell_speedup']:.1f} (goal {goals[name]})",
+                f"{seconds:.1f} s",
+                f"{least:.1f} s ({least / seconds:.0%})",
+                f"{most:.0f}",
+            ]
+        )
+    return table(["cell of 100 deletions, d = 512", "times faster", "takes", "limit (share)", "at the limit"], rows)
+
+
+def accountant_table(found):
+    rows = [
+        [f"{r['d']:,}", *(f"{r[f'{name}_over_potrf']:.2f}" for name in ("typical", "worst", "exposure", "noise"))]
+        for r in found["accountant"]["rows"]
+    ]
+    return table(["d", "a release", "near full rank", "exposure()", "posterior noise"], rows)
+
+
+def scale_table(found):
+    steps = [
+        "attack",
+        "identify float64",
+        "delete float64",
+        "recover float64",
+        "own data",
+        "hardened deletion",
+        "exposure",
+    ]
+    rows = []
+    for r in found["scale"]["sizes"]:
+        for step in steps:
+            if step not in r["time_s"]:
+                continue
+            seconds = r["time_s"][step]
+            least = scale_limit(nearest(found, r["d"])["all"], r["d"], r["classes"], step)
+            labels = f"{r['float64']['labels']}, {r['float32']['labels']}" if step == "attack" else ""
+            rows.append(
+                [
+                    f"{r['d']:,}" if step == "attack" else "",
+                    step,
+                    f"{seconds:.1f} s",
+                    "" if least is None else f"{least:.1f} s ({least / seconds:.0%})",
+                    f"{r['peak_gb'][step]:.2f} GB",
+                    labels,
+                ]
+            )
+    return table(["d", "step", "takes", "limit (share)", "memory", "labels at float64, float32"], rows)
+
+
+def scale_limit(rate, d, c, step):
+    """Limit of one step of benchmarks/scale.py; deletions by correcting the head, b = 1, which reads the factor."""
+    identify = limit(rate, 2 * d**3, d**3)
+    recover = limit(rate, 20 * 2 * d * d * c, d**3 / 3)
+    delete = limit(rate, 40 * 4 * d * d * c)
+    n = 2 * -(-d // c)
+    own = limit(rate, n * 4 * d * d * c, n * d**3 / 3)
+    own += limit(rate, 2 * (4 * n * c * d * d) + 2 * d**3, 2 * (2 * n * c * d * d - 2 / 3 * d**3))
+    known = {"identify float64": identify, "delete float64": delete, "recover float64": recover, "own data": own}
+    known["attack"] = identify + delete + recover
+    return known.get(step)
+
+
+def message_table(found):
+    rows = [
+        [
+            f"{r['d']:,}",
+            f"{r['bytes'] / 1e6:.2f} MB",
+            f"{r['dense_bytes'] / 1e6:,.0f} MB",
+            f"{r['peak_bytes'] / 1e6:.1f} MB",
+        ]
+        for r in found["message_size"]["one_record"]
+    ]
+    return table(["d", "one record's deletion", "dense", "memory to encode and decode"], rows)
+
+
+def exponents(found):
+    identify, scale = found["identify"].get("exponent"), found["scale"].get("exponent")
+    shown = [
+        f"{name}: {value:.2f}" for name, value in (("identification", identify), ("attack at c = 100", scale)) if value
+    ]
+    return "Growth exponents: " + "; ".join(shown) + "." if shown else "Growth exponents were not measured."
+
+
+TABLES = {
+    "rates": rate_table,
+    "ledger": ledger_table,
+    "identify": identify_table,
+    "cells": cell_table,
+    "accountant": accountant_table,
+    "messages": message_table,
+    "scale": scale_table,
+    "exponents": exponents,
+}
+
+
+def renewed(page, found):
+    """Return the page with every table between its marks made anew."""
+    for name, make in TABLES.items():
+        marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        made = make(found).replace("\\", r"\\")
+        page, count = marks.subn(rf"\1\n{made}\n\n\2", page)
+        if count != 1:
+            raise SystemExit(f"performance: the page has {count} places for the table '{name}', not 1")
+    return page
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "performance.md")
+    parser.add_argument("--json", type=Path, default=HERE.parent / "docs" / "performance.json")
+    parser.add_argument("--reuse", action="store_true", help="make the tables of the JSON file, without measuring")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    options = parser.parse_args()
+    found = json.loads(options.json.read_text(encoding="utf-8")) if options.reuse else measured(options.quick)
+    if not options.reuse:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    options.page.write_text(renewed(options.page.read_text(encoding="utf-8"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
