@@ -105,7 +105,9 @@ def served(setup, clients, seconds, bodies, folder):
     pipes = [context.Pipe(duplex=False) for _ in range(clients)]
     processes = [
         context.Process(
-            target=sender, args=(pipe[0], bodies[i * share : (i + 1) * share], f"m{i}", seconds, start, out)
+            target=sender,
+            args=(pipe[0], bodies[i * share : (i + 1) * share], f"m{i}", seconds, start, out),
+            daemon=True,
         )
         for i, pipe in enumerate(pipes)
     ]

@@ -38,10 +38,10 @@ def honest(folder: Path, rounds: int) -> None:
 
 
 def attack(folder: Path) -> None:
-    """Identify the server's state before and after round 5, in which node 0 has one record deleted."""
-    task = Task(dim=10, partitions=2, rows=60, adding=1, unlearn_round=5, forget=1, forgetful=0)
+    """Identify the server's state before and after round 4, in which node 0 has one record deleted."""
+    task = Task(dim=10, partitions=2, rows=60, adding=1, unlearn_round=4, forget=1, forgetful=0)
     config = {name.replace("_", "-"): value for name, value in vars(task).items()}
-    config |= {"rounds": 8, "nodes": 3, "timeout": 600.0, "grid": 0.0, "store": "attacked.db"}
+    config |= {"rounds": 7, "nodes": 3, "timeout": 600.0, "grid": 0.0, "store": "attacked.db"}
     letters = (folder / "mailbox").resolve()
     letters.mkdir(parents=True, exist_ok=True)
     nodes = [{"partition-id": k} for k in range(task.partitions)]

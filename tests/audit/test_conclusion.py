@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from exhume.audit.accepted import accept, read_risks
-from exhume.audit.compare import compare, read_earlier
+from exhume.audit.compare import Earlier, compare, read_earlier
 from exhume.audit.conclusion import conclusion_of
 from exhume.audit.items import items_in, items_of
 from exhume.audit.levels import LEVELS
@@ -145,6 +145,16 @@ def test_failing_on_what_got_worse(report, small, tmp_path):
     assert not conclusion_of(report, settings, read_earlier(small.out / "report.json")).fails
     covered = risks(tmp_path, RISK.format("record/*", "2999-01-01"))
     assert not conclusion_of(report, settings, read_earlier(tmp_path / "earlier.json"), covered).fails
+
+
+def test_an_attack_that_is_new_and_worse_than_any_before_counts_as_worse(report):
+    items = items_of(report)
+    mild = items_in(lowered(report, "label"))
+    before = Earlier("then", "", tuple(item for item in mild if item.level == "label"))
+    found = compare(before, items)
+    new = [item.name for item in items if not item.name.startswith("record/")]
+    assert set(new) <= set(found.worsened())
+    assert compare(Earlier("then", "", tuple(items[:1])), items).worsened() == []  # new, but no worse
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ def test_it_agrees_with_the_full_campaign(precision, solver):
     full = Campaign(Federation.bare(case, precision), probe)
     lean = LeanCampaign(Federation.bare(case, precision, solver=solver), probe)
     assert lean.diagnostics.sigma_min_X == pytest.approx(full.diagnostics.sigma_min_X, rel=1e-6)
-    assert lean.state_error <= 2 * full.state_error
+    # A head that follows has a backward error of up to 2**-52, which the condition number makes one of A.
+    assert lean.state_error <= 2 * full.state_error + 24 * 2.0**-52 * full.diagnostics.kappa_X
     before = lean.federation.server.ledger.summary
     for row in (70, 80, 90):
         one, other = (kind.trial(np.array([row]), ("rank-one",), "record") for kind in (full, lean))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import fisher_exact
 
 from exhume.audit.items import JudgedAttack, items_in
-from exhume.audit.levels import LEVELS, THRESHOLDS
+from exhume.audit.levels import LEVELS, THRESHOLDS, at_least, worst
 from exhume.errors import InputError
 
 __all__ = ["Changes", "Earlier", "LevelChange", "compare", "read_earlier"]
@@ -51,6 +51,12 @@ class Changes:
     same: int
     new: tuple[JudgedAttack, ...]
     gone: tuple[JudgedAttack, ...]
+
+    def worsened(self) -> list[str]:
+        """Return the names of what got worse, and of what is new and worse than anything before."""
+        before = worst(item.level for item in self.since.items)
+        new = [item.name for item in self.new if item.level != before and at_least(item.level, before)]
+        return [change.after.name for change in self.worse] + new
 
     def lines(self) -> list[str]:
         """Return the comparison in words: the counts, then everything that got worse or is new and found something."""

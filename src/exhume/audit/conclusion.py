@@ -45,11 +45,8 @@ def conclusion_of(
         (settings.markdown, markdown_text),
     )
     left = acceptance.severity(items) if acceptance.covered else report.verdict.severity
-    worse = (
-        settings.fail_on == WORSE
-        and changes is not None
-        and any(change.after.name not in acceptance.covered for change in changes.worse)
-    )
+    worsened = changes.worsened() if changes is not None and settings.fail_on == WORSE else []
+    worse = any(name not in acceptance.covered for name in worsened)
     return Conclusion(
         {path: write(found) for path, write in wanted if path is not None},
         [*(changes.lines() if changes else []), *acceptance.lines(items)],
