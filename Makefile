@@ -30,8 +30,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.extras: $(VENV)/.dev
-	@echo "Installing the extras vision, decode, serve, postgresql, docs, oracle and browser"
-	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle,browser]'
+	@echo "Installing the extras vision, decode, serve, postgresql, docs, oracle and service-tests"
+	@$(PIP_INSTALL) -e '.[dev,vision,decode,serve,postgresql,docs,oracle,service-tests]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base
@@ -51,7 +51,7 @@ serve: $(VENV)/.serve  ## Serve the bundled digits with simulated clients and a 
 	@$(BIN)/exhume serve --demo
 
 test: lint  ## Run every check: format, lint, types, import contracts, tests
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 -m 'not extras and not flower'
 
 $(FLOWER)/.ready: pyproject.toml constraints-flower.txt | $(BIN)/python
 	@echo "Creating $(FLOWER): Flower's pins are not those of the development tools"
