@@ -12,7 +12,7 @@ PANELS: dict[str, tuple[str, ...]] = {
         "concurrent", "detector",
     ),
     "Server": ("precision", "defence", "remedy", "max-accuracy-loss", "max-staleness"),
-    "Live server": ("target", "i-operate-this-server", "undo"),
+    "Live server": ("target", "i-operate-this-server", "token-file", "owner-token-file", "ca-file", "undo"),
     "Output": ("out", "page", "json", "sarif", "junit", "markdown", "renew"),
     "Judgement": ("fail-on", "compare", "accept", "explain", "only", "table"),
     "Run": ("config", "seed", "jobs", "fresh", "quick", "size", "backend", "scheduler"),
