@@ -211,7 +211,7 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         tick=tick,
     )
     parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
-    lean = settings.lean and found.dim >= LEAN_FROM
+    lean = settings.lean and found.train_features.shape[1] >= LEAN_FROM
     usable = None if lean else usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))
     scenario = Scenario(
