@@ -52,7 +52,7 @@ def _leaks(findings: list[Finding], level: Level | None) -> tuple[str, ...]:
         best = max(sample, key=lambda f: (f.labels_correct or 0, -_error(f)))
         lines.append(f"label: {best.labels_correct} of {best.trials} right (guessing {best.labels_chance or 0:.0%})")
         if best.relerr_feature is not None:
-            lines.append(f"features: off by {quantity(best.relerr_feature.median)} (1 is nothing)")
+            lines.append(f"features: off by {quantity(best.relerr_feature.median)} (0 is exact)")
     elif sample:
         lines.append(f"label and features: no estimate in {sample[0].trials}")
     if level is not None:
