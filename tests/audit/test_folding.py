@@ -8,6 +8,7 @@ from exhume.audit.report.flow import flow_of
 from exhume.audit.report.folding import fold, fold_effects, ranged
 from exhume.audit.report.prose import passages
 from exhume.audit.report.terms import TERMS, commands_marked, term
+from exhume.audit.verdict_defended import best_siege
 
 
 def test_every_finding_is_in_one_row_and_equal_ones_share_it(small):
@@ -67,6 +68,8 @@ def test_the_picture_says_what_leaks(small, hardened):
     assert "6 of 6 right" in flow.leaks[0]
     safe = flow_of(hardened.done.report)
     assert safe.server == "settings: hardened" and "put back: yes" not in safe.leaks
+    best = best_siege(hardened.done.report.defence)
+    assert f"to one that knows the settings: {best.labels_correct} of {best.trials} labels" in safe.leaks
     page = (hardened.out / "report.html").read_text()
     assert 'class="verdict none"' in page and "NONE FOUND" in page  # green only where it is proved
 
