@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import runpy
 import subprocess
 import sys
@@ -30,6 +31,19 @@ def test_the_recovery_benchmark_knows_probes_and_recoveries_by_their_names():
     command = [sys.executable, str(ROOT / "benchmarks" / "recovery.py"), *words.split()]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "own-data  float32   split 0 | rank-one    1/1 labels" in out
+
+
+def test_the_comparison_of_engines_sees_a_single_bit(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "engines.py"), run_name="imported")
+    same = {"trials": [{"label": 3, "error": 0.1, "none": None}], "cells": ()}
+    found = dict(made["values"](same))
+    assert made["compared"](found, dict(made["values"](same))) == {"values": 5, "numbers": 1, "differ": []}
+    for change in ({"error": math.nextafter(0.1, 1.0)}, {"label": 4}, {"none": 0.0}, {"more": 1}):
+        other = dict(made["values"]({**same, "trials": [same["trials"][0] | change]}))
+        assert made["compared"](found, other)["differ"] == [f".trials[0].{next(iter(change))}"]
+    zeros = [dict(made["values"]({"error": zero})) for zero in (0.0, -0.0)]
+    assert made["compared"](*zeros)["differ"] == [".error"]
 
 
 def test_the_example_of_a_live_audit_runs_from_any_folder(tmp_path):
