@@ -199,6 +199,7 @@ BAD = {
     "no class": (np.ones((1, 3)), np.ones((3, 0)), None, "moment must be a matrix of at least one class"),
     "signs": (np.ones((1, 3)), np.ones((3, 1)), [2.0], "signs must be 1 or -1 for each of 1 rows"),
     "few signs": (np.ones((2, 3)), np.ones((3, 1)), [1.0], "signs must be 1 or -1 for each of 2 rows"),
+    "words for signs": (np.ones((2, 3)), np.ones((3, 1)), "ab", "signs must be 1 or -1 for each of 2 rows; got 'ab'"),
 }
 
 

@@ -123,7 +123,10 @@ class Summary:
         if d == 0 or count > d:
             raise InputError("factor", "a matrix of at least 1 column and at most as many rows", f"shape {rows.shape}")
         check_finite(rows, "factor")
-        turns = np.ones(count) if signs is None else np.array(signs, dtype=np.float64)
+        try:
+            turns = np.ones(count) if signs is None else np.array(signs, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("signs", f"1 or -1 for each of {count} rows", repr(signs)[:80]) from None
         if turns.shape != (count,) or not (np.abs(turns) == 1.0).all():
             raise InputError("signs", f"1 or -1 for each of {count} rows", f"{np.shape(turns)} {turns.tolist()[:8]}")
         return cls._made(FactorGram(_frozen(rows), sealed(turns)), _frozen(_as_moment(moment, d)))
