@@ -87,7 +87,7 @@ def _leak(axes: Any, rows: Sequence[Advised], colours: Sequence[str], chance: fl
     axes.set_title("labels read by the best attack (%)", fontsize=9)
     axes.set_xlabel(
         "dot: without the feature, line: to the end of\nits 95% interval; diamond: knows the feature\n"
-        "dashed: chance; orange: what could be detected",
+        "dashed: chance; orange: what could be missed",
         fontsize=7,
     )
 
