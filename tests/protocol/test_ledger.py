@@ -164,6 +164,22 @@ def test_the_largest_totals_have_finite_heads_and_norms():
         Ledger(Summary(np.zeros((1, 1)), np.ones((1, 1))), 1e-305)  # its head would be 1e305
 
 
+@pytest.mark.parametrize("solver", ["direct", "low-rank"])
+def test_a_ledger_leaves_the_summary_that_it_started_from_alone(solver):
+    rng = np.random.default_rng(0)
+    start = Summary.of(rng.standard_normal((30, 9)), rng.integers(0, 2, 30), 2)
+    before, ledger = start.gram.copy(), Ledger(start, 1.0, solver=solver)
+    twin = Ledger(start, 1.0, solver=solver)
+    for i in range(6):
+        more = Summary.of(rng.standard_normal((1 + 8 * (i % 2), 9)), [0] * (1 + 8 * (i % 2)), 2)
+        undo = ledger.checkpoint()
+        ledger.apply(Update.adding(more))
+        if i == 3:
+            undo()
+        ledger.head()
+    assert np.array_equal(start.gram, before) and np.array_equal(twin.summary.gram, before)
+
+
 def test_copy_is_independent():
     ledger = Ledger(Summary.of(np.eye(3), [0, 1, 2], 3), 1.0)
     ledger.head()

@@ -77,7 +77,8 @@ class Ledger:
         self._solver = solver
         if self._grid is not None:
             check_on_grid(Update.adding(total), self._grid)
-        self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
+        # Nobody can write to the gram of a summary: it is ours as it is, until an update leaves it behind.
+        self._gram: Matrix = np.ascontiguousarray(total.gram)
         self._moment: Matrix = total.moment.copy()
         self._check_size(float(np.trace(self._gram)), self._moment, "total")
         # The gram of an update is written beside the old one, which is still whole if the update fails.
@@ -357,7 +358,9 @@ class Ledger:
         LAPACK reads one triangle, and its copy is made block by block while the rows are in the cache.
         """
         self._factored = False
-        gram = self._spare if self._spare is not None else np.empty_like(self._gram)
+        gram = self._spare
+        if gram is None or not gram.flags.writeable:
+            gram = np.empty_like(self._gram)
         self._spare = gram
         for i in range(0, self.d, _BLOCK):
             rows = slice(i, i + _BLOCK)
