@@ -1,5 +1,7 @@
 """Benchmarks and examples: each still fits the library that it measures or shows."""
 
+import importlib.util
+import json
 import math
 import runpy
 import subprocess
@@ -50,3 +52,49 @@ def test_the_example_of_a_live_audit_runs_from_any_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Verdict: AGGREGATE.") and "What to do now:" in done.stdout
     assert (tmp_path / "report" / "report.html").is_file()
+
+
+@pytest.fixture
+def mutants(monkeypatch):
+    """The tool, as a module."""
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "mutants", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(sys, "argv", ["mutants.py"])
+    return module
+
+
+def test_every_mutant_can_still_be_made(mutants):
+    found = mutants.read([])
+    assert len(found) > 80
+    assert {str(mutant): why for mutant in found if (why := mutant.wrong())} == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"old": "no such text"}, "the text is there 0 times"),
+        ({"file": "protocol/nowhere.py"}, "the text is there 0 times"),
+        ({"old": "self"}, "the text is there "),
+        ({"new": "def __sub__"}, "it changes nothing"),
+        ({"tests": ["tests/test_nowhere.py"]}, "tests are not there: tests/test_nowhere.py"),
+        ({"tests": []}, "tests are not there: none named"),
+    ],
+)
+def test_a_mutant_that_cannot_be_made_stops_the_tool_before_anything_runs(
+    mutants, monkeypatch, tmp_path, capsys, change, said
+):
+    entry = {"file": "protocol/summary.py", "old": "def __sub__", "new": "def sub", "tests": ["tests/test_scripts.py"]}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in (entry | change).items()]
+    monkeypatch.setattr(mutants, "LIST", tmp_path / "mutants.toml")
+    mutants.LIST.write_text("[[mutant]]\n" + "\n".join(lines))
+    monkeypatch.setattr(mutants, "passes", lambda *_: pytest.fail("a test was run"))
+    assert mutants.main() == 2
+    assert f"broken, {said}" in capsys.readouterr().out
+
+
+def test_a_part_of_a_name_that_no_mutant_has_is_said(mutants, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mutants.py", "nowhere"])
+    assert mutants.main() == 2
+    assert "no mutant of mutants.toml is in nowhere" in capsys.readouterr().out
