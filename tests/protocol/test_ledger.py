@@ -295,6 +295,29 @@ class TestRounds:
         assert (bits(ledger), ledger.head().tobytes()) == (kept, head)
 
 
+@pytest.mark.parametrize("solver", ["direct", "low-rank"])
+def test_what_is_proved_positive_gets_its_factor_when_somebody_asks(solver):
+    rng = np.random.default_rng(3)
+    F, y = rng.normal(size=(30, 4)), rng.integers(0, 2, 30)
+    blocks = [Summary.of(F[i : i + 1], y[i : i + 1], 2) for i in range(20, 24)]
+    plain, lazy = (Ledger(Summary.of(F[:20], y[:20], 2), 1e-3, solver=solver) for _ in range(2))
+    lazy.head()
+    moves = [*map(Update.adding, blocks), Update.deleting(blocks[1]), Update(Summary.zeros(4, 2), Summary.zeros(4, 2))]
+    for move in moves:
+        undo = lazy.checkpoint()
+        before = lazy.summary
+        assert lazy.apply_round([move], proved=True) == [None]
+        undo()
+        assert lazy.summary == before
+        assert lazy.apply_round([move], proved=True) == [None]
+        assert plain.apply_round([move]) == [None]
+    assert lazy.factorisations == 1
+    plain.settle()
+    assert bits(lazy)[:2] == bits(plain)[:2] if solver == "direct" else True
+    np.testing.assert_allclose(lazy.head(), plain.head(), rtol=1e-10)
+    assert lazy.factorisations == 2
+
+
 def test_residual_and_size_are_those_of_the_ridge_equation():
     rng = np.random.default_rng(3)
     total = Summary.of(rng.normal(size=(20, 5)), rng.integers(0, 3, 20), 3)

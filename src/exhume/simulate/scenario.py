@@ -70,6 +70,11 @@ class Scenario:
         """What the clients are called."""
         return tuple(f"client {k}" for k in range(len(self.parts)))
 
+    def identities(self, colluders: int) -> tuple[str, ...]:
+        """Return the names of the malicious client: as many as the operator plans for, and one more."""
+        first = self.names[self.attacker]
+        return (first, *(f"{first} as {i + 2}" for i in range(colluders - 1)), f"{first} again")
+
     @property
     def honest(self) -> tuple[int, ...]:
         """The clients that are not malicious."""
