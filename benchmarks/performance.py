@@ -6,9 +6,11 @@ is the operations that a step cannot do without, products and solves at the rate
 another, then some whole commands; run this on a machine that does nothing else (about 40 minutes on two cores).
 
 Every part is saved when it is done, beside the JSON file: an interrupted run goes on from there, if the code is the
-same. ``--reuse`` measures nothing and makes the tables of what is saved.
+same. ``--reuse`` measures nothing and makes the tables of what is saved; ``--again`` measures the named parts anew,
+where something else ran beside them.
 
     python benchmarks/performance.py [--page docs/performance.md] [--json docs/performance.json] [--reuse] [--quick]
+        [--again PART ...]
 """
 
 import argparse
@@ -148,8 +150,20 @@ def measured(quick, place):
         found[name] = measure()
         print(f"  {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         saved.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    del found["code"]
     place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     saved.unlink()
+    return found
+
+
+def measured_again(names, place):
+    """Measure some parts of a finished run anew."""
+    found, all_parts = json.loads(place.read_text(encoding="utf-8")), parts(False)
+    for name in names:
+        if name not in all_parts:
+            raise SystemExit(f"performance: no part '{name}'; there are {', '.join(all_parts)}")
+        found[name] = all_parts[name]()
+        place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
 
@@ -406,9 +420,12 @@ def main():
     parser.add_argument("--json", type=Path, default=HERE.parent / "docs" / "performance.json")
     parser.add_argument("--reuse", action="store_true", help="make the tables of the JSON file, without measuring")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--again", nargs="*", default=[], metavar="PART", help="measure these parts anew")
     options = parser.parse_args()
-    reused = options.json.read_text(encoding="utf-8") if options.reuse else None
-    found = measured(options.quick, options.json) if reused is None else json.loads(reused)
+    if options.reuse or options.again:
+        found = measured_again(options.again, options.json)
+    else:
+        found = measured(options.quick, options.json)
     options.page.write_text(renewed(options.page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 

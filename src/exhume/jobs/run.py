@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 import joblib
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from exhume.errors import InputError, MissingExtraError, WorkerDiedError, unknown_name
 from exhume.jobs.progress import Progress
@@ -143,11 +143,21 @@ def _do(work: Work, shared: Any, chunk: Chunk, threads: int = 1) -> list[Timed]:
     """Do some tasks; each result comes with the processor time that it took."""
     timed = []
     with threadpool_limits(threads):
+        if threads > 1:
+            _one_pool()
         for task in chunk:
             began = time.process_time()
             result = work(shared, task.spec)
             timed.append((result, time.process_time() - began))
     return timed
+
+
+def _one_pool() -> None:
+    """Leave the threads to SciPy's BLAS: where NumPy brings one of its own, each waits for the other on few cores."""
+    found = [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
+    for lib in found if len(found) > 1 else ():
+        if "numpy" in Path(lib.filepath).parent.name:
+            lib.set_num_threads(1)
 
 
 def _serial(chunks: list[Chunk], work: Work, shared: Any, threads: int) -> Finished:

@@ -9,6 +9,7 @@ from operator import add
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpocon, dpotrf, dpotrs, dtrtrs
 
 from exhume.errors import InputError, SingularStateError
@@ -306,12 +307,17 @@ class Ledger:
         except SingularStateError:  # the totals that the ledger started from: the update may mend them
             return False
         least = (self._trace() + net.trace) / sqrt(self.d)
-        found = pending.followed(lower, lambda W: self._gram @ W + self._gamma * W, self.head(), net, moment)
+        found = pending.followed(lower, self._product, self.head(), net, moment)
         moved = None if found is None else found.within(max(self._size - found.pending.taken, least))
         if moved is None:
             return False
         self._pending, self._weights = moved
         return True
+
+    def _product(self, W: Matrix) -> Matrix:
+        """Return the matrix that was factored times W."""
+        # By the BLAS that solves, too: NumPy's is another pool of threads, and on few cores each waits for the other.
+        return np.asarray(dgemm(1.0, self._gram.T, W) + self._gamma * W)
 
     def _renew(self, gram: Matrix, *, factor: bool = True) -> None:
         """Keep the gram that was loaded, after its factor was made, if it is to be made now and that goes well."""

@@ -223,14 +223,13 @@ class Campaign:
 
     def _knowledge(self, trial: Trial) -> dict[str, object]:
         """Return what the attacker knows besides heads: its own rows, public sizes, how much was deleted."""
-        own, labels = self.scenario.own
-        return {
-            "nonnegative": self.scenario.nonnegative,
-            "features": own,
-            "labels": labels,
-            "rows": sum(map(len, self.scenario.parts)),
-            "records": trial.rows,
-        }
+        return self._known | {"records": trial.rows}
+
+    @cached_property
+    def _known(self) -> dict[str, object]:
+        own, labels = self.scenario.own  # a copy of many rows: made once for all trials
+        rows = sum(map(len, self.scenario.parts))
+        return {"nonnegative": self.scenario.nonnegative, "features": own, "labels": labels, "rows": rows}
 
     def _judge_states(self, trial: Trial, before: State, after: State, deleted: Summary) -> None:
         before, after = alike(before, after)

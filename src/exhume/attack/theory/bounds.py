@@ -162,10 +162,10 @@ class DeletionRun:
 
 def amplification_bound(run: DeletionRun) -> Sides:
     """Return ``RelErr(S_del)`` and ``B_S = (|E_pre| + |E_post|) / |S_del|``, the amplification by differencing."""
-    deleted = run.A_pre - run.A_post
+    deleted, before, after = run.A_pre - run.A_post, run.E_pre, run.E_post
     size = float(np.linalg.norm(deleted))
-    right = (float(np.linalg.norm(run.E_pre)) + float(np.linalg.norm(run.E_post))) / size
-    return Sides(relative(run.E_pre - run.E_post, deleted), right)
+    right = (float(np.linalg.norm(before)) + float(np.linalg.norm(after))) / size
+    return Sides(relative(before - after, deleted), right)
 
 
 def moment_identity(run: DeletionRun) -> tuple[Matrix, Matrix]:
