@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from exhume.errors import InputError, MissingExtraError, WorkerDiedError
 from exhume.jobs.run import CHUNK, Task, _chunks, run
@@ -32,6 +33,24 @@ def serial(shared: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_processes_give_the_same_bits(serial: dict[str, Any], shared: dict[str, Any], tmp_path: Path) -> None:
     assert run(TASKS, numbers, Store(tmp_path / "s"), shared=shared, workers=2) == serial
+
+
+def pools() -> dict[str, int]:
+    import scipy.linalg.blas  # noqa: F401 - loads its BLAS
+
+    return {info["filepath"]: info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+
+def test_more_threads_are_those_of_one_pool_and_are_given_back(tmp_path: Path) -> None:
+    before = pools()
+    with threadpool_limits(1):
+        inside = next(
+            iter(run([Task("t", 0)], lambda *_: pools(), Store(tmp_path / "s"), threads=2, workers=1).values())
+        )
+    if len(before) < 2:
+        pytest.skip("NumPy and SciPy share one BLAS here")
+    assert {path: 1 if "numpy.libs" in path else 2 for path in before} == inside
+    assert pools() == before
 
 
 def test_dask_gives_the_same_bits(serial: dict[str, Any], shared: dict[str, Any], tmp_path: Path) -> None:
