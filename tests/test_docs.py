@@ -1,5 +1,6 @@
 """What pages say can be done: commands, options, defences and configuration files that are there."""
 
+import csv
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ from exhume.audit.accepted import Risk
 from exhume.audit.settings import make_settings
 from exhume.cli.main import app
 from exhume.defence.config import parse
+from exhume.simulate import attackers
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -77,9 +79,16 @@ def test_the_table_of_options_is_true(page):
 
 
 def test_the_matrix_names_defences_that_are_there():
-    rows = re.findall(r"^\| ([\w+.-]+) \| (?:40|-?0\.\d\d) \|", TEXTS["docs/advise.md"], flags=re.MULTILINE)
-    # The page says that these rows are of an earlier hardened server.
-    assert len(rows) > 60 and set(rows) <= {*defences(), "hardened+rows"}
+    told = r"^\| ([\w+.-]+) \| (?:-?0\.\d\d|yes.*?|not seen.*?) \|"
+    rows = re.findall(told, TEXTS["docs/advise.md"], flags=re.MULTILINE)
+    assert len(rows) > 30 and set(rows) <= set(defences())
+    files = re.findall(r"\((results/advise-[\w-]+\.csv)\)", TEXTS["docs/advise.md"])
+    assert len(files) == 2
+    for file in files:
+        with (ROOT / "docs" / file).open(encoding="utf-8") as text:
+            lines = list(csv.DictReader(text))
+        assert {line["defence"] for line in lines} <= set(defences())
+        assert {line["attack"] for line in lines} <= {*attackers.REGISTRY, "best attack"}
 
 
 def test_every_toml_on_a_page_is_read():
