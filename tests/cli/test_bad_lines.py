@@ -276,6 +276,9 @@ paper run all --data digits --encoder none --json folder
 paper run all --data digits --encoder none --home a-file
 paper run all --data digits --encoder none --home store-folder
 paper run all --data digits --encoder none --renew --out folder
+paper page --out nowhere
+paper page --out folder
+paper page --page folder
 paper run all --features nowhere.npz
 paper run all --features empty.npz
 paper run all --features mine-none.npz

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,8 @@ RESULTS = Path("results")
 SIDES = {"agree": True, "differ": False}
 _PLACES = ("context", "names", "home", "as_json", "scheduler", "features", "renew")
 
-Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json and the figures.")]
+Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json, figures and CSV.")]
+PageFile = Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")]
 
 
 @app.command("list", cls=Command)
@@ -89,7 +91,7 @@ def run(
         int, typer.Option(min=0, max=MOST_SEED, help="Added to every seed; 0 is the paper's own choice.")
     ] = 0,
     out: Out = RESULTS,
-    page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
+    page: PageFile = None,
     as_json: JsonTo = None,
     home: Annotated[Path | None, typer.Option(help="Home folder: features and finished trials.")] = None,
     renew: Annotated[
@@ -208,6 +210,24 @@ def compare(
     console.print(_verdict(found), soft_wrap=True, highlight=False)
 
 
+@app.command("page", cls=Command)
+def page_(out: Out = RESULTS, page: PageFile = None) -> None:
+    """Write the page again from results.json: tables, CSV and the figures of wide tables. Nothing is measured."""
+    from exhume.files import write_files
+    from exhume.paper.registry import tables
+    from exhume.paper.render import beside
+    from exhume.paper.renew import rendered_page, renewed_comparisons
+
+    check_file("page", page)
+    text = page or out / "results.md"
+    old, found = _earlier(text, out / "results.json")
+    cells = renewed_comparisons(found, {})
+    known = [table for table in tables().values() if table.name in cells]
+    place = Path(os.path.relpath(out, text.parent)).as_posix()
+    write_files({text: rendered_page(old, known, cells, place), **beside(known, cells, out)})
+    console_for(None).print(f"written: {text}", soft_wrap=True, highlight=False, markup=False)
+
+
 def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
     """Return the page and the cells of an earlier run, which are asked for before any work."""
     from exhume.errors import DataError
@@ -215,7 +235,7 @@ def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
 
     for path in (page, results):
         if not path.is_file():
-            raise DataError(f"{path} does not exist: --renew replaces tables of an earlier run")
+            raise DataError(f"{path} does not exist: it is the page or the cells of an earlier `exhume paper run`")
     return page.read_text(encoding="utf-8"), read_comparisons(results)
 
 
