@@ -328,7 +328,7 @@ data features --home a-file
 data features --home a-file/deeper
 data features --home {PROC}
 data features --json folder
-data features --features mine-good.npz
+data features --data digits --features mine-good.npz
 data info --home a-file
 data info --home ''
 data info --json folder

@@ -37,6 +37,7 @@ __all__ = [
     "read_comparisons",
     "section",
     "sentence",
+    "tall_table",
 ]
 
 AGREEMENT = "How far they agree"
@@ -224,6 +225,20 @@ def console_table(table: Table, cells: Sequence[Comparison]) -> RichTable:
     made = RichTable("data", "row", "", *columns, "trials", title=f"{table.title} ({encoders})", title_justify="left")
     for line in _lines(cells, columns):
         made.add_row(*line, style="dim" if line[2] == "published" else None)
+    return made
+
+
+def tall_table(table: Table, cells: Sequence[Comparison]) -> RichTable:
+    """Return one table for a narrow console: a line a value, the rows one below the other."""
+    encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
+    made = RichTable(title=f"{table.title} ({encoders})", title_justify="left", box=None, header_style="bold")
+    for column in ("", "measured", "published"):
+        made.add_column(column, overflow="fold")
+    for (data, row), group in groupby(cells, key=lambda cell: (cell.data, cell.row)):
+        found = list(group)
+        made.add_row(f"{heading(data)}, {row}", f"{found[0].trials} trials", "", style="bold")
+        for cell in found:
+            made.add_row(f"  {cell.column}", *("–" if v is None else str(v) for v in (cell.measured, cell.published)))
     return made
 
 

@@ -84,9 +84,17 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
                 self.name or type(self).__name__, "copyable, or with a checkpoint of its own", error
             ) from None
 
+    def settle(self) -> None:  # noqa: B027 - most leave nothing
+        """Do what the step that has just counted left to do. Its sender waits for it, and nobody after it does."""
+
 
 class AdmissionRule(_Part):
     """Accepts or refuses updates before they touch the ledger."""
+
+    @property
+    def keeps_positive(self) -> bool:
+        """Whether all that passes is rows, and deletions rows that came: then no message can make the sum singular."""
+        return False
 
     @property
     def asks(self) -> frozenset[str]:
@@ -114,6 +122,11 @@ class AdmissionRule(_Part):
 
 class ReleaseRule(_Part):
     """Decides what head, if any, goes out after an accepted change."""
+
+    @property
+    def makes_heads(self) -> bool:
+        """Whether heads are made of the occasion alone. The head that is passed then has no numbers (NaN)."""
+        return False
 
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:
