@@ -206,4 +206,4 @@ def hardened(
         options["public"] = Summary(times * sample.gram, times * sample.moment)
     config = hardened_config(ledger.d, bounds=bounds, rows=expected, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
-    return made.server(ledger)
+    return made.new_server(ledger)

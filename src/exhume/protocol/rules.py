@@ -11,7 +11,7 @@ from typing import ClassVar
 from exhume.errors import InputError
 from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.summary import Update
+from exhume.protocol.summary import Summary, Update
 
 __all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule", "Undo", "keep"]
 
@@ -100,6 +100,9 @@ class AdmissionRule(_Part):
     def asks(self) -> frozenset[str]:
         """What a message must carry to pass this rule: of ``"tag"`` and ``"rows"``, by default nothing."""
         return frozenset()
+
+    def check_start(self, total: Summary) -> None:
+        """Refuse, by an error, what a new server's ledger holds before anybody sent anything."""
 
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:
