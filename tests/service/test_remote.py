@@ -206,9 +206,14 @@ def test_with_two_tokens_a_whole_deletion_is_played(files):
         ["--target", "http://127.0.0.1:1", "--i-operate-this-server"],
         ["--token-file", "t"],
         ["--target", "m:f", "--owner-token-file", "t", "--i-operate-this-server"],
-        ["--target", "http://127.0.0.1:1", "--token-file", "t", "--owner-token-file", "o", "--i-operate-this-server"],
     ],
 )
 def test_options_that_do_not_go_together(words):
     done = run("audit", *words)  # the edge makes exit code 2 of it (tests/cli)
     assert isinstance(done.exception, InputError) and done.exception.field in ("token-file", "owner-token-file")
+
+
+def test_an_owner_needs_a_record(files):
+    service, folder = files
+    done = audited(service, folder, "--owner-token-file", folder / "b")
+    assert isinstance(done.exception, InputError) and done.exception.field == "owner-token-file"

@@ -10,7 +10,7 @@ from exhume.attack import recover
 from exhume.attack.block import Block
 from exhume.attack.session import Attack
 from exhume.attack.state import State
-from exhume.audit.records import LiveDeletion
+from exhume.audit.records_live import LiveDeletion
 from exhume.audit.signals import shielded
 from exhume.audit.undoing import UndoingTarget
 from exhume.errors import AttackError, ExhumeError

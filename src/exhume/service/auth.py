@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from exhume.errors import InputError
+from exhume.errors import InputError, StoreError
 from exhume.store.schema import CLIENTS
 
 __all__ = ["KINDS", "NAME", "Enrolled", "Tokens", "new_token"]
@@ -112,11 +112,14 @@ class Tokens:
 
     def _write(self, new: tuple[Enrolled, ...], old: tuple[Enrolled, ...]) -> None:
         now = time.time()
-        with self._engine.begin() as connection:
-            for one in old:
-                connection.execute(CLIENTS.update().where(CLIENTS.c.id == one.id).values(revoked_at=now))
-            for one in new:
-                connection.execute(CLIENTS.insert(), {name: getattr(one, name) for name in _COLUMNS})
+        try:
+            with self._engine.begin() as connection:
+                for one in old:
+                    connection.execute(CLIENTS.update().where(CLIENTS.c.id == one.id).values(revoked_at=now))
+                for one in new:
+                    connection.execute(CLIENTS.insert(), {name: getattr(one, name) for name in _COLUMNS})
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise StoreError(f"the store cannot be written: {getattr(error, 'orig', None) or error}") from error
         held = dict(self._held)
         held |= {one.id: Enrolled(one.id, one.name, one.kind, one.digest, one.made_at, now) for one in old}
         self._held = held | {one.id: one for one in new}

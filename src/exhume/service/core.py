@@ -103,7 +103,7 @@ class FederationService:
             other = "operator" if kind == "client" else "client"
             if self.tokens.holder(token.strip(), other) is not None:
                 raise ProblemError(403, f"this is a token of kind {other}; this address takes {kind} tokens")
-        headers = {"WWW-Authenticate": 'Bearer realm="exhume"'}
+        headers = {"WWW-Authenticate": 'Bearer realm="exhume"', "Connection": "close"}
         raise ProblemError(401, field="Authorization", allowed=f"Bearer and a {kind} token", headers=headers)
 
     def code(self, receipt: StoredReceipt) -> str | None:

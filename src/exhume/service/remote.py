@@ -108,6 +108,17 @@ class Remote:
         """What every message must carry: of ``"rows"`` and ``"tag"``."""
         return tuple(self.info["asks"])
 
+    @property
+    def bounds(self) -> dict[str, float] | None:
+        """What honest rows keep to; None where the service does not say."""
+        found: dict[str, float] | None = self.info.get("bounds")
+        return found
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of one message."""
+        return int(self.info["most_rows"])
+
     def head(self) -> Head:
         """Return the head last broadcast."""
         known = self._head
