@@ -361,3 +361,18 @@ def test_who_shows_no_token_does_not_keep_a_connection(running):
     for path in ("/healthz", "/readyz", "/v1/head"):
         assert up.client(None).get(path).headers["connection"] == "close"
     assert "connection" not in up.a.get("/v1/info").headers
+
+
+def test_one_client_cannot_take_every_stream(running):
+    up = running(limits=Limits(rows=50, listeners=10, listeners_each=1))
+    with up.a.stream("GET", "/v1/head/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        assert problem(up.a.get("/v1/head/events"), 429)
+        with up.b.stream("GET", "/v1/head/events") as other:
+            assert next(other.iter_lines())
+
+
+@pytest.mark.parametrize("key", ["%00", "%20", "a%0Ab", "x" * 200 + "y"])
+def test_a_key_that_no_message_can_have_has_no_receipt(running, key):
+    assert running().a.get(f"/v1/updates/{key}").status_code in (404, 422)

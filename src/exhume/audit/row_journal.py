@@ -92,7 +92,7 @@ class RowJournal:
         made.name, made._planned = _read(file)
         for one in made._planned:
             if one.sender not in links:
-                raise InputError("owner-token-file", "given: rows of the owner's are to be taken back too", "none")
+                raise InputError("owner-token-file", "given: rows of the owner's are to be taken back", "none")
             if one.features.shape[1] != links[one.sender].shape[0]:
                 got = f"rows of {one.features.shape[1]} features"
                 raise InputError("target", "the service that the file is of", got)

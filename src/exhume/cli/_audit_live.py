@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from exhume.protocol.target import Target
     from exhume.service import Remote
 
-__all__ = ["Tokens", "command_line", "live", "tell", "undo"]
+__all__ = ["LiveAccess", "command_line", "live", "tell", "undo"]
 
 
 def _check_operated(target: str, operated: bool) -> None:
@@ -29,7 +29,7 @@ def _check_operated(target: str, operated: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class LiveAccess:
     """How to reach a service, and as whom."""
 
     client: Path | None
@@ -73,13 +73,14 @@ class Tokens:
         if settings.features is None:
             raise InputError("owner-token-file", "given with --features, whose first row is the test record", "none")
         from exhume.audit.live_deletion import Owner
+        from exhume.audit.row_journal import RowJournal
         from exhume.data.own import read_own
 
         features, labels, _, _ = read_own(settings.features, settings.labels)
-        return Owner(remote.client("owner"), features[0], int(labels[0]))
+        return Owner(RowJournal({"owner": remote}, settings.out, target), features[0], int(labels[0]))
 
 
-def undo(file: Path, target: str | None, operated: bool, tokens: Tokens) -> None:
+def undo(file: Path, target: str | None, operated: bool, tokens: LiveAccess) -> None:
     """Send what an earlier audit could not take back."""
     if target is None:
         raise InputError("undo", "given together with --target, the server to send it to", "no target")
@@ -100,7 +101,7 @@ def undo(file: Path, target: str | None, operated: bool, tokens: Tokens) -> None
     typer.echo(f"Taken back: the head is as it was, to within {careful.residual:.2g}. The file is now '{sent}'.")
 
 
-def _undo_rows(file: Path, target: str, tokens: Tokens) -> None:
+def _undo_rows(file: Path, target: str, tokens: LiveAccess) -> None:
     from exhume.audit.row_journal import RowJournal
 
     service, owner = tokens.service(target), tokens.owning(target)
@@ -111,7 +112,7 @@ def _undo_rows(file: Path, target: str, tokens: Tokens) -> None:
     typer.echo(f"Taken back: {found} messages of rows still stood, and are deleted now. '{file}' is gone.")
 
 
-def live(settings: Settings, target: str, operated: bool, tokens: Tokens, *, chosen: bool) -> Report:
+def live(settings: Settings, target: str, operated: bool, tokens: LiveAccess, *, chosen: bool) -> Report:
     """Probe a live target, say what was done, and return the report; ``chosen`` says that a probe was asked for."""
     _check_operated(target, operated)
     from exhume.audit.live_report import report_live, report_rows

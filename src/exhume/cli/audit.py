@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from exhume.cli._audit_live import Tokens, command_line, live, tell
+from exhume.cli._audit_live import LiveAccess, command_line, live, tell
 from exhume.cli._audit_live import undo as take_back
 from exhume.cli._options import (
     JsonTo,
@@ -193,7 +193,7 @@ def audit(
     if explain:
         typer.echo(threat_model(settings))
         return
-    tokens = Tokens(token_file, owner_token_file, ca_file)
+    tokens = LiveAccess(token_file, owner_token_file, ca_file)
     tokens.check(target)
     if undo is not None:
         take_back(undo, target, operated, tokens)

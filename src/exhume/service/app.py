@@ -12,10 +12,10 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from exhume._version import __version__
-from exhume.defence.admission.bounded_influence import BoundedInfluence
+from exhume.errors import InputError
 from exhume.protocol.wire import ATTACHED, FACTORED, VERSION, decode_update
 from exhume.service.core import FederationService
-from exhume.service.limits import read_body
+from exhume.service.limits import bounds_of, read_body
 from exhume.service.problems import ProblemError, as_problem, install, responses
 from exhume.store import Sent, StoredReceipt, as_key
 
@@ -134,7 +134,7 @@ def _info(app: FastAPI, service: FederationService) -> None:
             grid=store.setup.grid,
             formats=[VERSION, ATTACHED, FACTORED],
             asks=sorted({what for rule in store.server.admission for what in rule.asks}),
-            bounds=_bounds(service),
+            bounds=None if (bounds := bounds_of(store.server)) is None else bounds.options(),
             most_bytes=service.most_bytes,
             most_rows=limits.rows,
             per_minute=limits.per_minute,
@@ -142,14 +142,6 @@ def _info(app: FastAPI, service: FederationService) -> None:
             forget_seconds=store.forgetting.seconds,
             public_key=store.public_key,
         )
-
-
-def _bounds(service: FederationService) -> dict[str, float] | None:
-    """Return the public bounds in force, if a rule has some."""
-    for rule in service.store.server.admission:
-        if isinstance(rule, BoundedInfluence):
-            return rule.bounds.options()
-    return None
 
 
 def _heads(app: FastAPI, service: FederationService) -> None:
@@ -184,8 +176,8 @@ def _heads(app: FastAPI, service: FederationService) -> None:
         openapi_extra=BEARER,
     )
     async def events(request: Request) -> StreamingResponse:
-        service.client(request)
-        lines = _broadcasts(service, lambda: service.client(request))
+        who = service.client(request).name
+        lines = _broadcasts(service, who, lambda: service.client(request))
         first = await anext(lines)  # here, where too many listeners are still a problem document
         return StreamingResponse(_after(first, lines), media_type="text/event-stream", headers=_UNCACHED)
 
@@ -199,9 +191,9 @@ async def _after(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
         yield line
 
 
-async def _broadcasts(service: FederationService, allowed: Callable[[], object]) -> AsyncIterator[str]:
+async def _broadcasts(service: FederationService, who: str, allowed: Callable[[], object]) -> AsyncIterator[str]:
     """Tell every broadcast to whoever may still hear it: a token that was revoked ends the stream."""
-    news = service.news()
+    news = service.news(who)
     waiting = asyncio.ensure_future(anext(news))
     await asyncio.sleep(0)  # the ear is open before the present is told: nothing falls in between
     if waiting.done() and waiting.exception() is not None:
@@ -278,7 +270,10 @@ def _updates(app: FastAPI, service: FederationService) -> None:
     )
     async def receipt(request: Request, key: Annotated[str, Path(max_length=200)]) -> ClientReceipt:
         client = service.client(request)
-        found = await asyncio.to_thread(service.store.receipt, client.name, key)
+        try:
+            found = await asyncio.to_thread(service.store.receipt, client.name, as_key(key))
+        except InputError:  # no message can have such a key
+            found = None
         if found is None:
             raise ProblemError(404, "you have sent nothing under this key")
         return told(service, found)

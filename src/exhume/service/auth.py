@@ -45,10 +45,18 @@ def new_token(kind: str) -> tuple[str, str, str]:
 
 
 class Tokens:
-    """All tokens of a store: read once, kept in memory, changed on the disk first."""
+    """All tokens of a store: read once, kept in memory, changed on the disk first.
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine, self._mutex = engine, threading.Lock()
+    Parameters
+    ----------
+    engine
+        The store's database.
+    most
+        Most clients that there may ever be: rows of one that was revoked stay.
+    """
+
+    def __init__(self, engine: sa.Engine, most: int | None = None) -> None:
+        self._engine, self._mutex, self._most = engine, threading.Lock(), most
         with engine.connect() as connection:
             found = [Enrolled(*row) for row in connection.execute(sa.select(*(CLIENTS.c[name] for name in _COLUMNS)))]
         self._held = {one.id: one for one in found}
@@ -76,16 +84,22 @@ class Tokens:
         with self._mutex:
             if any(one.name == name for one in self.active(kind)):
                 raise InputError("name", "one that holds no token yet (rotate gives a new one)", repr(name))
+            known = {one.name for one in self.all("client")} | {name}
+            if kind == "client" and self._most is not None and len(known) > self._most:
+                raise InputError(
+                    "name", f"one of at most {self._most} clients: this grid holds no more rows", repr(name)
+                )
             return self._made(name, kind, ())
 
-    def adopt(self, token: str, name: str, kind: str) -> None:
-        """Take a token that was made elsewhere (`exhume serve init`), for somebody new."""
+    def adopt(self, token: str, name: str, kind: str, *, alone: bool = False) -> None:
+        """Take a token that was made elsewhere (`exhume serve init`); ``alone`` ends all others of its kind."""
         parts = _TOKEN.fullmatch(token)
         if parts is None or parts[1] != KINDS[kind]:
             raise InputError("token", f"a token of kind {kind}, as exhume serve init writes it", "something else")
         digest = hashlib.sha256(token.encode()).hexdigest()
         with self._mutex:
-            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), ())
+            old = tuple(self.active(kind)) if alone else ()
+            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), old)
 
     def rotate(self, name: str, kind: str = "client") -> str:
         """Return a new token for somebody; the old ones are no longer taken."""

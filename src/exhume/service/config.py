@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,8 @@ def _made(name: str, kind: Any, given: dict[str, float]) -> Any:
     values = {}
     for option, value in given.items():
         whole = isinstance(known[option].default, int)
+        if not math.isfinite(value):
+            raise InputError(f"{name}.{option}", "a finite number", value)
         if value <= 0 and (name, option) != ("round", "seconds"):
             raise InputError(f"{name}.{option}", "above 0", value)
         if whole and int(value) != value:

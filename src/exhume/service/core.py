@@ -14,7 +14,7 @@ from fastapi import Request
 
 from exhume.defence.interference import reads_of
 from exhume.service.auth import Enrolled, Tokens
-from exhume.service.limits import Rates, body_limit
+from exhume.service.limits import Rates, body_limit, most_clients
 from exhume.service.metrics import Metrics
 from exhume.service.problems import ProblemError
 from exhume.service.rounds import Gathering
@@ -43,8 +43,8 @@ class Limits:
         How long the head of a request may take to arrive.
     connections
         Most connections at a time.
-    listeners
-        Most connections that listen for new heads.
+    listeners, listeners_each
+        Most connections that listen for what happens, of all together and of one client.
     """
 
     rows: int = 1000
@@ -55,6 +55,7 @@ class Limits:
     header_seconds: float = 10.0
     connections: int = 512
     listeners: int = 128
+    listeners_each: int = 8
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class FederationService:
     gathering: Gathering = field(default_factory=Gathering)
 
     def __post_init__(self) -> None:
-        self.tokens = Tokens(self.store.engine)
+        self.tokens = Tokens(self.store.engine, most_clients(self.store.server))
         self.rates = Rates(self.limits.per_minute, self.limits.burst)
         self.writer = Writer(self.store, self.gathering, self.limits.queue)
         self.most_bytes = body_limit(*self.store.shape, self.limits.rows)
@@ -82,7 +83,7 @@ class FederationService:
         self.stop: Callable[[], object] = lambda: None
         """Ends `serve`, from any thread, once it runs."""
         self.refusals = self._refusals()
-        self._ears: dict[asyncio.Queue[Happened | None], asyncio.AbstractEventLoop] = {}
+        self._ears: dict[asyncio.Queue[Happened | None], tuple[asyncio.AbstractEventLoop, str | None]] = {}
         self._mutex = threading.Lock()
         self.metrics = Metrics(self.store, self.writer)
         self.writer.listen(self._tell)
@@ -138,17 +139,18 @@ class FederationService:
                 self.refusals[receipt.rule or ""] += 1
         with self._mutex:
             ears = list(self._ears.items())
-        for ear, loop in ears:
+        for ear, (loop, _) in ears:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_put, ear, Happened(published, new))
 
-    async def news(self, keep_alive: float = 15.0) -> AsyncIterator[Happened | None]:
-        """Yield what happens from now on; None now and then while nothing does."""
+    async def news(self, who: str | None = None, keep_alive: float = 15.0) -> AsyncIterator[Happened | None]:
+        """Yield what happens from now on; None now and then while nothing does. No client has every place."""
         ear: asyncio.Queue[Happened | None] = asyncio.Queue(maxsize=64)
         with self._mutex:
-            if len(self._ears) >= self.limits.listeners:
+            theirs = 0 if who is None else sum(name == who for _, name in self._ears.values())
+            if len(self._ears) >= self.limits.listeners or theirs >= self.limits.listeners_each:
                 raise ProblemError(429, "too many connections listen", headers={"Retry-After": "30"})
-            self._ears[ear] = asyncio.get_running_loop()
+            self._ears[ear] = asyncio.get_running_loop(), who
         try:
             while self.writer.alive:
                 try:
@@ -168,7 +170,7 @@ class FederationService:
         self.writer.close()
         with self._mutex:
             ears = list(self._ears.items())
-        for ear, loop in ears:
+        for ear, (loop, _) in ears:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_put, ear, None)
 

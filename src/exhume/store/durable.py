@@ -94,7 +94,7 @@ class DurableServer:
         self._closed = threading.Event()
         self._published = Published(None, None, Counts(), 0.0)
         self._encoded: bytes | None = None
-        self._held, self._watched = False, watch
+        self._held, self._watched, self._stale = False, watch, False
         self.trouble: str | None = None
         """What keeps deletions from leaving the disk; None where nothing does."""
         try:
@@ -198,6 +198,7 @@ class DurableServer:
         with self._mutex:
             if self._closed.is_set():
                 raise StoreError("the store is closed")
+            self._make_sure()
             digests = [[self._key.digest(one.client, one.key, one.body) for one in round_] for round_ in rounds]
             before = self._published.serial
             try:
@@ -219,7 +220,6 @@ class DurableServer:
         answers: list[list[Answer]] = []
         self._encoded = self._published.encoded
         with self._engine.begin() as connection:
-            self._lock.check()
             known = journal.found_many(connection, [one for round_ in rounds for one in round_])
             for round_, made in zip(rounds, digests, strict=True):
                 answers.append(self._take_round(round_, made, known, receipts, bodies))
@@ -283,6 +283,7 @@ class DurableServer:
     def try_writing(self) -> None:
         """Write next to nothing, to find out whether the store can be written again; a `StoreError` where it cannot."""
         with self._mutex:
+            self._make_sure()
             try:
                 with self._engine.begin() as connection:
                     _put(connection, "tried", str(self._clock.now))
@@ -308,6 +309,7 @@ class DurableServer:
         The server goes on from what was written, as one that is started again would.
         """
         with self._mutex:
+            self._make_sure()
             parts = snapshot.taken(self._server, self._clock, self._key)
             server = snapshot.rebuilt(parts, self.setup, self._clock, self._key)
             with self._engine.begin() as connection:
@@ -316,6 +318,16 @@ class DurableServer:
                 _put(connection, "upto", str(self._seq))
             self._server, self._upto, self._logged, self._bytes = server, self._seq, 0, 0
             self._sweep()
+
+    def _make_sure(self) -> None:
+        """Write only to a store that is ours and read to its end."""
+        if self._stale:
+            self._recover()
+        try:
+            self._lock.check()
+        except StoreError:
+            self._recover()
+            raise
 
     def _sweep(self) -> bool:
         """Truncate the write-ahead log: only then has what the snapshot left out left the disk."""
@@ -354,7 +366,7 @@ class DurableServer:
                 late = self._pending > 0  # deletions since that snapshot have waited as long
             if full or (late and not self._held):
                 self.snapshot()
-        except (sa.exc.SQLAlchemyError, OSError) as error:
+        except (sa.exc.SQLAlchemyError, StoreError, OSError) as error:
             self._say(f"no snapshot could be taken: {_cause(error)}")
 
     def _watch(self) -> None:
@@ -365,12 +377,15 @@ class DurableServer:
                         self._keep_bounds(retry=True)
 
     def _recover(self) -> None:
-        """Go back to what is on the disk, after a step that did not get there."""
+        """Go back to what is on the disk, after a step that did not get there; nothing is taken until that works."""
+        self._stale = True
         try:
             self._take_up()
         except Exception as error:
-            self._closed.set()
-            raise StoreError(f"the store cannot be read again: {_cause(error)}; start the service anew") from error
+            raise StoreError(
+                f"the store cannot be read again: {_cause(error)}; nothing is taken until it can"
+            ) from error
+        self._stale = False
 
     def _publish(self, encoded: bytes | None, before: int | None = None) -> None:
         head = self._server.released

@@ -30,6 +30,7 @@ class StoreLock:
 
     def __init__(self, url: str, engine: sa.Engine) -> None:
         self._handles: list[int] = []
+        self._engine = None if is_sqlite(url) else engine
         self._connection: sa.Connection | None = None
         if is_sqlite(url):
             self._hold_file(url)
@@ -62,9 +63,35 @@ class StoreLock:
         self._connection = connection
 
     def check(self) -> None:
-        """Make sure that the lock is still ours: a database server that was restarted has let go of it."""
+        """Make sure that the lock is still ours: a database server that was restarted has let go of it.
+
+        Raises
+        ------
+        StoreError
+            If it was not. It is held again then, unless somebody else has it, and the store must be read again: others
+            may have written to it meanwhile.
+        """
+        if self._engine is None:
+            return
+        try:
+            if self._connection is not None:
+                self._connection.execute(sa.select(1))
+                return
+        except sa.exc.SQLAlchemyError:
+            self._let_go()
+        try:
+            self._hold_database(self._engine)
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreError(f"the database does not answer: {getattr(error, 'orig', None) or error}") from error
+        raise StoreError("the connection to the database was lost; the store is held again, and read again")
+
+    def _let_go(self) -> None:
         if self._connection is not None:
-            self._connection.execute(sa.select(1))
+            with suppress(sa.exc.SQLAlchemyError):
+                self._connection.invalidate()
+            with suppress(sa.exc.SQLAlchemyError):
+                self._connection.close()
+            self._connection = None
 
     def close(self) -> None:
         """Let go."""
