@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from exhume.cli._options import console_for, say
+from exhume.cli._options import command_line, tell
 from exhume.errors import ExhumeError, InputError
 
 if TYPE_CHECKING:
     from exhume.audit.live_deletion import Owner
-    from exhume.audit.records import Report, Verdict
+    from exhume.audit.records import Report
     from exhume.audit.settings import Settings
     from exhume.protocol.target import Target
     from exhume.service import Remote
 
-__all__ = ["LiveAccess", "command_line", "live", "tell", "undo"]
+__all__ = ["LiveAccess", "live", "undo"]
 
 
 def _check_operated(target: str, operated: bool) -> None:
@@ -148,22 +146,3 @@ def _wants_rows(service: Remote, settings: Settings, *, chosen: bool) -> bool:
     if chosen:
         return settings.probe == ("own-data",)
     return service.bounds is not None or "rows" in service.asks
-
-
-def tell(verdict: Verdict, json: str | None = None) -> None:
-    """Print verdict and next steps: folded at words and coloured by level on a terminal, line by line elsewhere."""
-    from exhume.audit.next_steps import TITLE, in_full
-
-    console = console_for(json)
-    lines = in_full(verdict, console.width if console.is_terminal else None).splitlines()
-    tone = {"none": "cyan", "aggregate": "yellow", "replay": "red", None: "yellow"}.get(
-        verdict.severity, "dark_orange3"
-    )
-    for number, line in enumerate(lines):
-        style = f"bold {tone}" if number == 0 else "bold" if line == f"{TITLE}:" else ""
-        say(console, line, style)
-
-
-def command_line() -> str:
-    """Return the command as it was given."""
-    return shlex.join(["exhume", *sys.argv[1:]])

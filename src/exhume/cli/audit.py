@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from exhume.cli._audit_live import LiveAccess, command_line, live, tell
-from exhume.cli._audit_live import undo as take_back
 from exhume.cli._options import (
     JsonTo,
     check_file,
     check_folder,
+    command_line,
     completing,
     completing_files,
     console_for,
     put_json,
     say,
+    tell,
 )
 from exhume.errors import ExhumeError, InputError
 from exhume.files import write_files
@@ -193,20 +193,24 @@ def audit(
     if explain:
         typer.echo(threat_model(settings))
         return
-    tokens = LiveAccess(token_file, owner_token_file, ca_file)
-    tokens.check(target)
-    if undo is not None:
-        take_back(undo, target, operated, tokens)
-        return
+    access = None
+    if any(given is not None for given in (target, undo, token_file, owner_token_file, ca_file)):
+        from exhume.cli import _audit_live
+
+        access = _audit_live.LiveAccess(token_file, owner_token_file, ca_file)
+        access.check(target)
+        if undo is not None:
+            _audit_live.undo(undo, target, operated, access)
+            return
     check_folder("out", settings.out)
     for name in ("json", "sarif", "junit", "markdown"):
         check_file(name, getattr(settings, "json_file" if name == "json" else name))
     surroundings = _surroundings(settings)
     with stopping():
-        if target is None:
+        if target is None or access is None:
             report = _simulated(settings, fresh)
         else:
-            report = live(settings, target, operated, tokens, chosen=chosen)
+            report = _audit_live.live(settings, target, operated, access, chosen=chosen)
         _finish(report, settings, *surroundings)
 
 
