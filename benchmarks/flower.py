@@ -2,10 +2,12 @@
 
 Every node adds a batch and deletes one of its rows; the messages are summed, the head goes out to all. In process the
 updates go to the server as they are. On the grid of this process they are written to Flower's bytes and read back, both
-ways. Both are CPU seconds on one core. With --deploy a SuperLink and SuperNodes run as processes with TLS, and seconds
-are those of the clock: each message then starts a process of Flower's.
+ways. Both are CPU seconds on one core. With --deploy a SuperLink and SuperNodes run as processes with TLS and logins,
+the ledger is in a durable store, and seconds are those of the clock: each message then starts a process of Flower's.
+Dense, all three end in the same ledger, bit for bit, and the benchmark fails if they do not. A factor is rows after a
+rotation: its product is their gram up to roundoff.
 
-    python benchmarks/flower.py [--dims 512 2048] [--nodes 4] [--rows 20] [--deploy] [--json]
+    python benchmarks/flower.py [--dims 512 2048] [--nodes 4] [--rows 20] [--forms dense factored] [--deploy] [--json]
 """
 
 import argparse
@@ -17,60 +19,58 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 import exhume as ex
 
-CLASSES, GAMMA = 10, 1e-3
-APP = Path(__file__).parents[1] / "examples" / "flower"
+APP = Path(__file__).parent / "flower_app"
+sys.path.insert(0, str(APP))
+
+from exhume_bench import CLASSES, GAMMA, rows_of, wanted  # noqa: E402
+
+FORMS = ("dense", "factored")
 
 
-def batches(d, nodes, rows, repeats):
-    """Return the rows of every node: those that are there from the start, and a batch for every round."""
-    rng = np.random.default_rng(0)
-    held = {2 + k: rng.random((repeats + 1, d)) for k in range(nodes)}
-    coming = {2 + k: rng.random((repeats + 1, rows, d)) for k in range(nodes)}
-    labels = rng.integers(0, CLASSES, rows)
-    return held, coming, labels
-
-
-def updates(d, nodes, rows, repeats, factored):
-    held, coming, labels = batches(d, nodes, rows, repeats)
+def updates(d, nodes, rows, rounds, factored):
+    """Return the messages of every round, in the order of nodes."""
     few = None if factored else False
+    held = [rows_of(node, d, rows, rounds) for node in range(nodes)]
+
+    def side(node, chosen):
+        features, labels = held[node]
+        return ex.Summary.of(features[chosen], labels[chosen], CLASSES, factored=few)
 
     def of(node, number):
-        add = ex.Summary.of(coming[node][number], labels, CLASSES, factored=few)
-        return ex.Update(add, ex.Summary.of(held[node][number : number + 1], [0], CLASSES, factored=few))
+        before, now = set(wanted(number - 1, rows)) if number > 1 else set(), set(wanted(number, rows))
+        gone = sorted(before - now)
+        delete = side(node, gone) if gone else ex.Summary.zeros(d, CLASSES)
+        return ex.Update(side(node, sorted(now - before)), delete)
 
-    start = sum(
-        (ex.Summary.of(rows_, [0] * len(rows_), CLASSES) for rows_ in held.values()), ex.Summary.zeros(d, CLASSES)
-    )
-    # Enough besides to make the state positive definite, whatever comes and goes.
-    start = start + ex.Summary(np.eye(d) * d, np.zeros((d, CLASSES)))
-    return start, {n: [of(node, n) for node in held] for n in range(repeats + 1)}, list(held)
+    return [[of(node, number) for node in range(nodes)] for number in range(1, rounds + 1)]
 
 
-def server_of(start):
-    server = ex.Server(ex.Ledger(start, GAMMA))
-    server.head()
-    return server
+def server_of(d):
+    return ex.Server(ex.Ledger.zeros(d, CLASSES, GAMMA))
 
 
-def in_process(start, rounds, nodes):
-    server, seconds = server_of(start), []
-    for number in range(len(rounds)):
+def in_process(d, rounds):
+    """Return the CPU seconds of the least disturbed round, and the ledger's hash at the end."""
+    from exhume.flower.rounds import digest
+
+    server, seconds = server_of(d), []
+    for messages in rounds:
         begin = time.process_time()
-        server.submit_round([(f"node {node}", update) for node, update in zip(nodes, rounds[number], strict=True)])
+        server.submit_round([(f"node {k}", update) for k, update in enumerate(messages)])
         seconds.append(time.process_time() - begin)
-    return min(seconds[1:])
+    return min(seconds[1:]), digest(server.ledger)
 
 
-def on_grid(start, rounds, nodes, dense):
+def on_grid(d, rounds, dense):
+    """Return the CPU seconds of the least disturbed round, bytes up and down a node, and the ledger's hash."""
     from exhume.flower.book import MemoryBook
     from exhume.flower.client import client_app
     from exhume.flower.local import LocalGrid
-    from exhume.flower.rounds import Postmaster, broadcast, play
+    from exhume.flower.rounds import Postmaster, broadcast, digest, play
 
     class Sender:
         def __init__(self, k):
@@ -82,58 +82,59 @@ def on_grid(start, rounds, nodes, dense):
         def hear(self, news):
             return {}
 
-    apps = {node: client_app(lambda _, k=k: Sender(k), dense=dense) for k, node in enumerate(nodes)}
-    grid, book, seconds, sizes = LocalGrid(apps), MemoryBook(server_of(start)), [], []
+    nodes = range(len(rounds[0]))
+    ids = [2 + k for k in nodes]
+    apps = {2 + k: client_app(lambda _, k=k: Sender(k), dense=dense) for k in nodes}
+    grid, book, seconds, sizes = LocalGrid(apps), MemoryBook(server_of(d)), [], []
     post = Postmaster(grid)
-    for _ in range(len(rounds)):
+    for _ in rounds:
         before = sum(grid.received.values()), sum(grid.sent.values())
         begin = time.process_time()
-        report = play(post, book, nodes)
-        broadcast(post, book, nodes, report.receipts)
+        report = play(post, book, ids)
+        broadcast(post, book, ids, report.receipts)
         seconds.append(time.process_time() - begin)
-        assert report.taken == len(nodes), report.lines()
-        sizes.append(
-            [
-                (sum(now.values()) - was) / len(nodes)
-                for now, was in zip((grid.received, grid.sent), before, strict=True)
-            ]
-        )
-    return min(seconds[1:]), sizes[-1]
+        assert report.taken == len(ids), report.lines()
+        now = sum(grid.received.values()), sum(grid.sent.values())
+        sizes.append([(end - start) / len(ids) for end, start in zip(now, before, strict=True)])
+    return min(seconds[1:]), sizes[-1], digest(book.server.ledger)
 
 
-def measure(d, nodes, rows, repeats):
-    start, lean, names = updates(d, nodes, rows, repeats, True)
-    _, wide, _ = updates(d, nodes, rows, repeats, False)
-    result = {"d": d, "nodes": nodes, "rows": rows}
-    for name, rounds, dense in (("dense", wide, True), ("factored", lean, False)):
-        direct = in_process(start, rounds, names)
-        carried, (up, down) = on_grid(start, rounds, names, dense)
-        result[name] = {
-            "in_process_s": direct,
-            "grid_s": carried,
-            "grid_over_in_process": carried / direct,
-            "bytes_up": up,
-            "bytes_down": down,
-        }
-    return result
-
-
-def deployment(d, nodes, rows):
-    """Return the median seconds of a round between processes, from the ServerApp's own log."""
+def deployment(d, nodes, rows, count, dense):
+    """Return the seconds of every round between processes, by the ServerApp's own log, and the ledger's hash."""
     from exhume.flower.deploy import deployed
 
-    config = {"dim": d, "partitions": nodes, "nodes": nodes, "rows": 3 * rows, "adding": 3, "rounds": 3}
-    config |= {"unlearn-round": 0, "grid": 0.0, "timeout": 300.0}
+    config = {"dim": d, "nodes": nodes, "rows": rows, "rounds": count, "dense": dense}
     with (
         tempfile.TemporaryDirectory() as folder,
         deployed(Path(folder), [{"partition-id": k} for k in range(nodes)]) as made,
     ):
         run = made.run(APP, config)
-        status = made.wait(run, timeout=900, pause=5)
+        status = made.wait(run, timeout=300.0 * count, pause=5)
         said = made.flwr("log", str(run), "exhume", "--show")
     assert status == "finished:completed", said
+    taken = re.findall(rf"round \d+ \(train\): {nodes} of {nodes} messages", said)
     seconds = [float(found) for found in re.findall(r"heard the head.*?; ([0-9.]+) s", said)]
-    return {"d": d, "nodes": nodes, "rows": rows, "round_s": statistics.median(seconds), "rounds": len(seconds)}
+    (ledger,) = re.findall(rf"{count} rounds, ledger ([0-9a-f]+)", said)
+    assert len(taken) == len(seconds) == count, said
+    return seconds, ledger
+
+
+def measure(d, form, options):
+    """Measure one form of messages at one number of features."""
+    rounds = updates(d, options.nodes, options.rows, options.rounds, form == "factored")
+    with threadpool_limits(1):
+        direct, ledger = in_process(d, rounds)
+        carried, (up, down), other = on_grid(d, rounds, form == "dense")
+    found = {"d": d, "form": form, "nodes": options.nodes, "rows": options.rows, "bytes_up": up, "bytes_down": down}
+    found |= {"in_process_s": direct, "grid_s": carried, "grid_over_in_process": carried / direct, "ledger": ledger}
+    ledgers = {ledger, other}
+    if options.deploy:
+        seconds, between = deployment(d, options.nodes, options.rows, options.rounds, form == "dense")
+        found |= {"deployed_s": statistics.median(seconds[1:]), "deployed_rounds_s": seconds}
+        ledgers.add(between)
+    if form == "dense" and len(ledgers) > 1:
+        raise SystemExit(f"d = {d}, {form}: the ledgers differ")
+    return found
 
 
 def main():
@@ -141,30 +142,29 @@ def main():
     parser.add_argument("--dims", type=int, nargs="+", default=[512, 2048])
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--rows", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4, help="the first only adds and is not counted")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--deploy", action="store_true", help="also between processes")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error("--rounds must be at least 2: the first is not counted")
     try:
         import exhume.flower  # noqa: F401
     except ImportError as error:
         print(f"left out: {error}", file=sys.stderr)
         return
-    with threadpool_limits(1):
-        rows = [measure(d, options.nodes, options.rows, options.repeats) for d in options.dims]
-    between = [deployment(d, options.nodes, options.rows) for d in options.dims] if options.deploy else []
+    found = [measure(d, form, options) for d in options.dims for form in options.forms]
     if options.json:
-        print(json.dumps({"rounds": rows, "processes": between}))
+        print(json.dumps(found))
         return
-    for r in rows:
-        for name in ("dense", "factored"):
-            x = r[name]
-            direct, carried = (f"{1e3 * x[key]:8.1f} ms" for key in ("in_process_s", "grid_s"))
-            times = f"in process {direct}, grid {carried} ({x['grid_over_in_process']:.1f} x)"
-            sizes = f"{x['bytes_up']:12,.0f} bytes up, {x['bytes_down']:10,.0f} down"
-            print(f"d = {r['d']:5d} {name:9s}: {times}; per node {sizes}")
-    for r in between:
-        print(f"d = {r['d']:5d} between processes: {r['round_s']:.1f} s a round (median of {r['rounds']})")
+    for r in found:
+        direct, carried = (f"{1e3 * r[key]:.1f} ms" for key in ("in_process_s", "grid_s"))
+        times = f"in process {direct}, grid {carried} ({r['grid_over_in_process']:.1f} x)"
+        if "deployed_s" in r:
+            times += f", between processes {r['deployed_s']:.1f} s"
+        sizes = f"{r['bytes_up']:,.0f} bytes up, {r['bytes_down']:,.0f} down"
+        print(f"d = {r['d']}, {r['form']}: {times}; per node {sizes}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 From the submission to the released head: admission by bounds and rows, ledger, noise, solve, account. A record comes
 and goes in turn; at the beginning, and after `--history` more messages, which must not cost more. The bare server is
-beside it. Factorisations are timed between the messages, so that a busy machine slows both.
+beside it, so are a head that is asked for again and a message that is refused (a deletion of what the client does not
+have), and the two things that no event can do without: its draw, and the factor of the noisy gram with the solve.
+Factorisations are timed between the messages, so that a busy machine slows both.
 
     python benchmarks/hardened.py [--dims 512 2048] [--turns 20] [--history 400] [--json]
 """
@@ -12,7 +14,7 @@ import json
 import time
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpftrf, dpftrs, dpotrf, dtrttf
 from threadpoolctl import threadpool_limits
 
 import exhume as ex
@@ -51,11 +53,24 @@ def measure(d, turns, history):
                 found[name].append(seconds / (0.5 * (reference + potrf())))
         return {name: float(np.median(values[2:])) for name, values in found.items()}
 
+    def ratio(call):
+        found = []
+        for _ in range(turns):
+            reference = potrf()
+            found.append(timed(call) / (0.5 * (reference + potrf())))
+        return float(np.median(found[2:]))
+
     made = {name: ratios(server, 2 * d) for name, server in servers.items()}
+    stranger = itemise(C, delete=(features[[2 * d]], labels[[2 * d]]))
+    others = {"again": ratio(hardened.head), "refused": ratio(lambda: hardened.submit(stranger, "a stranger"))}
+    triangle, moment = dtrttf(state, uplo="L")[0], np.ones((d, C))
+    normals, rng = d * (d + 1) // 2 + d * C, np.random.Generator(np.random.PCG64DXSM(1))
+    others["draw"] = ratio(lambda: rng.standard_normal(normals))
+    others["factor_and_solve"] = ratio(lambda: dpftrs(d, dpftrf(d, triangle, uplo="L")[0], moment, uplo="L"))
     for i in range(history):
         row = (features[[2 * d + 50 + i % 50]], labels[[2 * d + 50 + i % 50]])
         hardened.submit(itemise(C, add=row) if i // 50 % 2 == 0 else itemise(C, delete=row), "somebody")
-    return {"d": d, **made, "hardened_later": ratios(hardened, 2 * d + 20)}
+    return {"d": d, **made, "hardened_later": ratios(hardened, 2 * d + 20), "others": others}
 
 
 def main():
@@ -72,8 +87,9 @@ def main():
         return
     print(f"one message with its head, in factorisations; later: after {options.history} more messages")
     for row in rows:
-        cells = [f"{name} {c['comes']:.2f} / {c['goes']:.2f}" for name, c in row.items() if name != "d"]
+        cells = [f"{name} {c['comes']:.2f} / {c['goes']:.2f}" for name, c in row.items() if name not in ("d", "others")]
         print(f"  d = {row['d']:5d}, comes / goes: " + ", ".join(cells))
+        print("    " + ", ".join(f"{name} {value:.3f}" for name, value in row["others"].items()))
 
 
 if __name__ == "__main__":

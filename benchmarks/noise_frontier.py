@@ -44,6 +44,7 @@ from exhume.defence.default import CAP, before_gram
 from exhume.defence.release import ContinualNoise, DeletionMask
 from exhume.defence.release._epoch import solve
 from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._packed import packed
 from exhume.protocol import Ledger, Server, Summary, Update
 
 GAMMA = 1e-3
@@ -221,7 +222,7 @@ def continual_cost(problem, s, tau, sizes):
     def head(size):
         gram = np.asfortranarray(np.eye(problem.d) + size * tau * problem.symmetric())
         moment = size * s * problem.rng.standard_normal(problem.W.shape)
-        solved, _ = solve(gram.copy(order="F"), moment, lambda: gram)
+        solved, _ = solve(packed(gram), moment, lambda: packed(gram))
         return problem.W + problem.back(problem.L, solved)
 
     return lost(problem, map(head, sizes))

@@ -3,17 +3,24 @@
 The machine's rates come first: what `dgemm` and LAPACK's factorisations reach here, on one thread and on all. A limit
 is the operations that a step cannot do without, products and solves at the rate of `dgemm`, factorisations at that of
 `potrf`; the share of the limit is limit over measured. The other benchmarks run as they are, with ``--json``, one after
-another; run this on a machine that does nothing else (about half an hour on two cores).
+another, then some whole commands; run this on a machine that does nothing else (about 40 minutes on two cores).
+
+Every part is saved when it is done, beside the JSON file: an interrupted run goes on from there, if the code is the
+same. ``--reuse`` measures nothing and makes the tables of what is saved.
 
     python benchmarks/performance.py [--page docs/performance.md] [--json docs/performance.json] [--reuse] [--quick]
 """
 
 import argparse
+import datetime
+import hashlib
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +28,8 @@ import numpy as np
 from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dgeqrf, dgeqrf_lwork, dpotrf
 from threadpoolctl import threadpool_limits
+
+import exhume
 
 HERE = Path(__file__).parent
 C, RESPONSES = 10, 104  # of benchmarks/identify.py
@@ -58,18 +67,98 @@ def run(name, *options):
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
 
 
-def measured(quick):
+def command(*words):
+    """Run a whole command into an empty folder; returns its seconds, largest memory and what it said it would need."""
+    print(f"exhume {' '.join(words)}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as said:
+        home = ["--home", f"{folder}/home"] if words[0] == "paper" else []
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "exhume", *words, *home, "--out", f"{folder}/out"],
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        said.seek(0)
+        text = said.read()
+        if (code := os.waitstatus_to_exitcode(status)) != 0:
+            raise SystemExit(f"performance: exhume {' '.join(words)} ended with {code}: {text}")
+        found = {"command": f"exhume {' '.join(words)}", "seconds": seconds, "gb": 1024 * used.ru_maxrss / 1e9}
+        forecast = re.search(r"about ([\d.]+ GB) of memory and ([\d,.]+ \w+)\.", text)
+        if forecast is not None:
+            found["forecast"] = list(forecast.groups())
+        report = Path(folder, "out", "report.json")
+        if report.exists():
+            found["findings"] = json.loads(report.read_text(encoding="utf-8"))["findings"]
+        return found
+
+
+def parts(quick):
+    """Return what is measured, by name, in order."""
     small, dims = ["512"], ["512", "1024"] if quick else ["512", "1024", "2048", "4096"]
     scale = ["--dims", "512", "--rows", "3000"] if quick else []
+    sizes = ["4096"] if quick else ["4096", "10000"]
+    many = [
+        ("audit", *data, "--encoder", "random-relu", "--dim", d) for d in sizes for data in ((), ("--data", "mnist"))
+    ]
+    paper = ("paper", "run", "designed_recovery", "attacker_data", "--quick", "--jobs", "2")
+    commands = [("audit",), *(many[:1] if quick else [*many, paper])]
+    return {
+        "rates": lambda: {d: {"one": rates(int(d), 1), "all": rates(int(d), os.cpu_count())} for d in dims},
+        "ledger": lambda: run("ledger", "--dims", *dims),
+        "identify": lambda: run("identify", *(["--dims", *small, "--sampled", "1"] if quick else [])),
+        "accountant": lambda: run("accountant", "--dims", *(small if quick else dims[:3])),
+        "message_size": lambda: run("message_size"),
+        "scale": lambda: run("scale", *scale),
+    } | {" ".join(words): lambda words=words: command(*words) for words in commands}
+
+
+def machine():
+    """Return what was measured, and on what."""
     return {
         "cores": os.cpu_count(),
-        "rates": {d: {"one": rates(int(d), 1), "all": rates(int(d), os.cpu_count())} for d in dims},
-        "ledger": run("ledger", "--dims", *dims),
-        "identify": run("identify", *(["--dims", *small, "--sampled", "1"] if quick else [])),
-        "accountant": run("accountant", "--dims", *(small if quick else dims[:3])),
-        "message_size": run("message_size"),
-        "scale": run("scale", *scale),
+        "processor": next(iter(re.findall(r"model name\s*: (.*)", _text("/proc/cpuinfo"))), platform.machine()),
+        "memory_gb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "exhume": exhume.__version__,
     }
+
+
+def _text(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def measured(quick, place):
+    """Measure every part that an interrupted run of the same code has not measured yet."""
+    saved = place.with_suffix(".partial.json")
+    code = code_of(quick)
+    found = json.loads(saved.read_text(encoding="utf-8")) if saved.exists() else {}
+    if found.get("code") != code:
+        found = {"code": code, "machine": machine(), "date": str(datetime.datetime.now(datetime.UTC).date())}
+    for name, measure in parts(quick).items():
+        if name in found:
+            continue
+        start = time.perf_counter()
+        found[name] = measure()
+        print(f"  {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        saved.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    saved.unlink()
+    return found
+
+
+def code_of(quick):
+    """Return a hash of the package, of the benchmarks and of what was asked for."""
+    files = sorted([*Path(exhume.__file__).parent.rglob("*.py"), *HERE.glob("*.py")])
+    whole = hashlib.sha256(str(quick).encode())
+    for file in files:
+        whole.update(file.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def limit(rate, products=0.0, factorisations=0.0):
@@ -85,11 +174,15 @@ def identification(rate, d, read_off=False):
 
 
 def cell_trial(rate, name, d=512):
-    """Limit of one trial of a cell: the deletion, the server's answers, one identification."""
+    """Limit of one trial of a cell: the deletion, the server's answers, one identification, the replay.
+
+    An answer of attacker data is a factorisation, two triangular solves (2 d^2 c) and the attacker's product with the
+    gram that it added (2 d^2 c); its cancellation is one more factorisation.
+    """
     if name == "designed":
-        return identification(rate, d) + limit(rate, 0, d**3 / 3)
+        return identification(rate, d) + limit(rate, 0, 2 * d**3 / 3)
     n = RESPONSES * C
-    server = limit(rate, RESPONSES * 4 * d * d * C, (RESPONSES + 1) * d**3 / 3)
+    server = limit(rate, RESPONSES * 4 * d * d * C, (RESPONSES + 3) * d**3 / 3)
     factors = 2 * (2 * n * d * d - 2 / 3 * d**3) + 2 / 3 * d**3
     return server + limit(rate, 2 * (4 * n * d * d - 2 * d**3 + 2 * d**3) + 2 * d**3, factors)
 
@@ -123,18 +216,16 @@ def ledger_table(found):
     of, rows = found["ledger"], []
     for d, ratio in of["update_over_potrf"].items():
         rate = nearest(found, d)["one"]
-        least = limit(rate, 4 * int(d) ** 2 * C, int(d) ** 3 / 3) / limit(rate, 0, int(d) ** 3 / 3)
+        least = limit(rate, 2 * int(d) ** 2 * C, int(d) ** 3 / 3) / limit(rate, 0, int(d) ** 3 / 3)
         refit = of["refit_over_update"].get(d)
-        low = of.get("low_rank_over_potrf", {}).get(d)
-        shown = (
-            ""
-            if low is None
-            else ", ".join(f"b = {b}: {low[b]:.2f}" for b in low)
-            if isinstance(low, dict)
-            else f"{low:.2f}"
-        )
-        rows.append([f"{int(d):,}", f"{ratio:.2f}", f"{least:.2f}", shown, "" if refit is None else f"{refit:.0f}"])
-    return table(["d", "dense update over potrf", "limit", "low rank over potrf", "refit over update"], rows)
+        low = [
+            f"{of['low_rank_over_potrf'][b][d]:.3f} ({of['low_rank_amortised_over_potrf'][b][d]:.3f})"
+            for b in ("1", "16")
+        ]
+        goal = {"512": "1.0", "2048": "0.15", "4096": "0.08"}.get(d, "")
+        refitted = "" if refit is None else f"{refit:.0f}"
+        rows.append([f"{int(d):,}", f"{ratio:.2f}", f"{least:.2f}", low[0], goal, low[1], refitted])
+    return table(["d", "dense", "limit", "low rank, b = 1", "goal", "low rank, b = 16", "refit over update"], rows)
 
 
 def identify_table(found):
@@ -216,12 +307,18 @@ def scale_table(found):
 
 
 def scale_limit(rate, d, c, step):
-    """Limit of one step of benchmarks/scale.py; deletions by correcting the head, b = 1, which reads the factor."""
+    """Limit of one step of benchmarks/scale.py.
+
+    A deletion, and its being taken back, is a solve for one row and the residual of a head; a recovery a product with
+    one triangle, after one factorisation for all. An answer to own data is a solve for a batch of rows, the residual,
+    and the attacker's product; every eighth part of d in pending rows there is a new factor.
+    """
     identify = limit(rate, 2 * d**3, d**3)
-    recover = limit(rate, 20 * 2 * d * d * c, d**3 / 3)
-    delete = limit(rate, 40 * 4 * d * d * c)
+    recover = limit(rate, 20 * d * d * (c + 1), d**3 / 3)
+    delete = limit(rate, 40 * 2 * d * d * (c + 1))
     n = 2 * -(-d // c)
-    own = limit(rate, n * 4 * d * d * c, n * d**3 / 3)
+    rows = int(1.2 * d) + c
+    own = limit(rate, 2 * rows * d * d + n * 4 * d * d * c, 8 * rows / d * d**3 / 3)
     own += limit(rate, 2 * (4 * n * c * d * d) + 2 * d**3, 2 * (2 * n * c * d * d - 2 / 3 * d**3))
     known = {"identify float64": identify, "delete float64": delete, "recover float64": recover, "own data": own}
     known["attack"] = identify + delete + recover
@@ -241,6 +338,34 @@ def message_table(found):
     return table(["d", "one record's deletion", "dense", "memory to encode and decode"], rows)
 
 
+def machine_line(found):
+    of = found["machine"]
+    return (
+        f"Measured on {found['date']}: version {of['exhume']}, Python {of['python']}, NumPy {of['numpy']}, "
+        f"{of['cores']} cores ({of['processor']}), {of['memory_gb']:.0f} GB of memory."
+    )
+
+
+def command_table(found):
+    rows = []
+    for one in (value for value in found.values() if isinstance(value, dict) and "command" in value):
+        asked = " and ".join(one["forecast"]) if "forecast" in one else ""
+        rows.append([f"`{one['command']}`", duration(one["seconds"]), f"{one['gb']:.1f} GB", asked, read_labels(one)])
+    return table(["command", "takes", "memory of its largest process", "said before", "labels"], rows)
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def read_labels(one):
+    """Return how many labels of single records each probe and server gave, if this is an audit of many features."""
+    if "forecast" not in one:
+        return ""
+    records = [f for f in one["findings"] if f["kind"] == "record"]
+    return ", ".join(f"{f['labels_correct']} of {f['trials']} ({f['precision']})" for f in records)
+
+
 def exponents(found):
     identify, scale = found["identify"].get("exponent"), found["scale"].get("exponent")
     shown = [
@@ -258,6 +383,8 @@ TABLES = {
     "messages": message_table,
     "scale": scale_table,
     "exponents": exponents,
+    "machine": machine_line,
+    "commands": command_table,
 }
 
 
@@ -279,9 +406,8 @@ def main():
     parser.add_argument("--reuse", action="store_true", help="make the tables of the JSON file, without measuring")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     options = parser.parse_args()
-    found = json.loads(options.json.read_text(encoding="utf-8")) if options.reuse else measured(options.quick)
-    if not options.reuse:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    reused = options.json.read_text(encoding="utf-8") if options.reuse else None
+    found = measured(options.quick, options.json) if reused is None else json.loads(reused)
     options.page.write_text(renewed(options.page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 

@@ -31,7 +31,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
 
 import exhume as ex
 from exhume.attack import estimate, probes, recover
@@ -115,20 +114,11 @@ class Data:
     def features(self, rows):
         return self.encoder.encode(self.pictures[rows]).astype(np.float64)
 
-    def ledger(self, d):
-        """Sum the rows up block by block: one d x d matrix, of which LAPACK fills one triangle at a time."""
-        gram, moment = np.zeros((d, d), order="F"), np.zeros((d, CLASSES))
-        for at in range(0, len(self.labels), BLOCK):
-            block = self.features(slice(at, at + BLOCK))
-            gram = dsyrk(1.0, block.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
-            np.add.at(moment.T, self.labels[at : at + BLOCK], block)
-        for i in range(0, d, BLOCK):
-            for j in range(0, i, BLOCK):
-                gram[j : j + BLOCK, i : i + BLOCK] = gram[i : i + BLOCK, j : j + BLOCK].T
-            tile = gram[i : i + BLOCK, i : i + BLOCK]
-            tile[:] = np.tril(tile) + np.tril(tile, -1).T
-        gram.flags.writeable = moment.flags.writeable = False
-        return ex.Ledger(ex.Summary(gram.T, moment), GAMMA, solver="low-rank")
+    def ledger(self):
+        """Sum the rows up block by block."""
+        parts = (slice(at, at + BLOCK) for at in range(0, len(self.labels), BLOCK))
+        total = ex.Summary.of_blocks(((self.features(part), self.labels[part]) for part in parts), CLASSES)
+        return ex.Ledger(total, GAMMA, solver="low-rank")
 
 
 def attacked(meter, data, ledger, d, precision):
@@ -214,7 +204,7 @@ def measure(d, rows, skip):
     meter, out = Meter(), {"d": d, "classes": CLASSES, "rows": rows}
     data = Data(d, rows)
     with meter.step("set-up"):
-        ledger = data.ledger(d)
+        ledger = data.ledger()
         ledger.head()
     for precision in ("float64", "float32"):
         out[precision] = attacked(meter, data, ledger, d, precision)
@@ -223,7 +213,7 @@ def measure(d, rows, skip):
     if "exposure" not in skip:
         out["exposure"] = exposure(meter, ledger, d)
     if "hardened deletion" not in skip:
-        hardened_deletion(meter, data, data.ledger(d) if d <= OWN_DATA_UP_TO else ledger)
+        hardened_deletion(meter, data, data.ledger() if d <= OWN_DATA_UP_TO else ledger)
     parts = {p: [f"{step} {p}" for step in ("identify", "delete", "recover")] for p in ("float64", "float32")}
     meter.time_s["attack"] = max(sum(meter.time_s[s] for s in steps) for steps in parts.values())
     meter.cpu_s["attack"] = max(sum(meter.cpu_s[s] for s in steps) for steps in parts.values())

@@ -2,7 +2,7 @@
 
 `python tools/mutants.py` makes every change of `mutants.toml` in a copy of the code, runs the tests that it names, and
 prints which mutants they killed and the share per room. Arguments are parts of file names: only those mutants run.
-A mutant whose text or tests are no longer there is broken, and counts against the run: put it right or take it out.
+A mutant whose text or tests are no longer there is broken. Nothing runs while one is: put it right or take it out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "exhume"
 LIST = Path(__file__).with_suffix(".toml")
 WANTED = 0.95
 PATIENCE = 900
@@ -38,17 +39,21 @@ class Mutant:
     def room(self) -> str:
         return self.file.split("/")[0]
 
-    def has_tests(self) -> list[bool]:
-        return [(ROOT / test.split("::")[0]).exists() for test in self.tests]
+    def wrong(self) -> str | None:
+        """Say why it cannot be made or noticed; None if it can."""
+        missing = [test for test in self.tests if not (ROOT / test.split("::")[0]).exists()]
+        if missing or not self.tests:
+            return f"tests are not there: {', '.join(missing) or 'none named'}"
+        file = PACKAGE / self.file
+        count = file.read_text(encoding="utf-8").count(self.old) if file.is_file() else 0
+        if count != 1:
+            return f"the text is there {count} times"
+        return "it changes nothing" if self.old == self.new else None
 
-    def made_in(self, package: Path) -> bool:
-        """Change a copy of the code; returns whether the text was there, once."""
+    def made_in(self, package: Path) -> None:
+        """Change a copy of the code."""
         file = package / self.file
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        if text.count(self.old) != 1 or self.old == self.new:
-            return False
-        file.write_text(text.replace(self.old, self.new), encoding="utf-8")
-        return True
+        file.write_text(file.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
 
     def __str__(self) -> str:
         return f"{self.file}: {' '.join(self.old.split())}  ->  {' '.join(self.new.split())}"
@@ -84,18 +89,24 @@ def passes(tests: tuple[str, ...], package: Path) -> bool:
 def judge(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory(prefix="exhume-mutant-") as folder:
         package = Path(folder) / "exhume"
-        shutil.copytree(ROOT / "src" / "exhume", package, ignore=shutil.ignore_patterns("__pycache__"))
-        if not mutant.made_in(package) or not all(mutant.has_tests()):
-            return "broken"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        mutant.made_in(package)
         return "survived" if passes(mutant.tests, package) else "killed"
 
 
 def main() -> int:
     mutants = read(sys.argv[1:])
-    files = tuple(
-        sorted({test.split("::")[0] for mutant in mutants if all(mutant.has_tests()) for test in mutant.tests})
-    )
-    if not passes(files, ROOT / "src" / "exhume"):
+    broken = [(mutant, why) for mutant in mutants if (why := mutant.wrong()) is not None]
+    for mutant, why in broken:
+        print(f"broken, {why}: {mutant}")
+    if not mutants:
+        print(f"no mutant of {LIST.name} is in {', '.join(sys.argv[1:])}")
+        return 2
+    if broken:
+        print(f"{len(broken)} of {len(mutants)} mutants are broken: put them right in {LIST.name}, or take them out")
+        return 2
+    files = tuple(sorted({test.split("::")[0] for mutant in mutants for test in mutant.tests}))
+    if not passes(files, PACKAGE):
         print("the tests fail without any mutant, so nothing can be said of mutants")
         return 2
     counts: Counter[tuple[str, str]] = Counter()
@@ -106,10 +117,10 @@ def main() -> int:
         print(f"{verdict:8} {time.monotonic() - began:5.0f} s  {mutant}", flush=True)
     enough = True
     for room in sorted({mutant.room for mutant in mutants}):
-        killed, survived, broken = (counts[room, verdict] for verdict in ("killed", "survived", "broken"))
-        share = killed / (killed + survived + broken)
+        killed, survived = counts[room, "killed"], counts[room, "survived"]
+        share = killed / (killed + survived)
         enough = enough and share >= WANTED
-        print(f"{room}: {killed} killed, {survived} survived, {broken} broken: {share:.0%} (wanted {WANTED:.0%})")
+        print(f"{room}: {killed} killed, {survived} survived: {share:.0%} (wanted {WANTED:.0%})")
     return 0 if enough else 1
 
 

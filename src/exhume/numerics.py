@@ -18,6 +18,7 @@ __all__ = [
     "Rows",
     "extremes",
     "largest_eigenvalue",
+    "mirrored",
     "relative",
     "symmetric",
 ]
@@ -44,6 +45,19 @@ def symmetric(a: Matrix) -> Matrix:
     """Return the nearest symmetric matrix."""
     half: Matrix = 0.5 * (a + a.T)
     return half
+
+
+_TILE = 512  # rows and columns of a square that is gone through piece by piece
+
+
+def mirrored(a: Matrix) -> Matrix:
+    """Fill the lower triangle of a square matrix from its upper one, in place, and return it: LAPACK fills one."""
+    for i in range(0, len(a), _TILE):
+        for j in range(0, i, _TILE):
+            a[i : i + _TILE, j : j + _TILE] = a[j : j + _TILE, i : i + _TILE].T
+        tile = a[i : i + _TILE, i : i + _TILE]
+        tile[:] = np.triu(tile) + np.triu(tile, 1).T
+    return a
 
 
 LANCZOS_FROM = 64

@@ -1,8 +1,9 @@
 """The matrix: every attack against every defence runs, and the documented outcomes hold."""
 
+import csv
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 from exhume.advise import run as runner
-from exhume.advise.advice import Needs, recommend, summarise
+from exhume.advise.advice import Advised, Needs, recommend, summarise
 from exhume.advise.calibrated import honest_blocks, honest_logs
 from exhume.advise.defences import defence, defences
 from exhume.advise.detection import false_positives, power
@@ -209,6 +210,22 @@ def test_rows_and_recommendation():
         Needs(-1.0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"p_value": 0.01, "p_chance": 0.01}, "yes, beyond the goal"),
+        ({"p_value": 0.5, "p_chance": 0.01}, "yes; beyond the goal: not seen"),
+        ({"p_value": 0.5, "p_chance": 0.5}, "not seen (could have missed up to 47%)"),
+        ({"p_value": 0.5, "p_chance": 0.5, "detectable": math.nan}, "not seen (could have missed anything)"),
+        ({"label_rate": math.nan}, "not tried"),
+    ],
+)
+def test_what_was_not_seen_says_what_could_have_been_missed(changes, said):
+    plain = {"label_rate": 0.2, "label_upper": 0.4, "p_value": 1.0, "p_chance": 1.0, "replay_rate": 0.0}
+    values = {field.name: 0.0 for field in fields(Advised)} | plain | {"detectable": 0.47} | changes
+    assert Advised(**values).reads_labels() == said
+
+
 def test_advice_is_a_configuration_that_a_server_loads(dealt, tmp_path):
     for name in ("admission+detector", "hardened", "rows+replay", "admission+noise+every"):
         made = defence(name).advice(dealt.context())
@@ -224,11 +241,19 @@ def test_the_command_writes_matrix_figure_and_configuration(tmp_path):
     result = CliRunner().invoke(app, ["advise", *options, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "Verdict: within at most 100 points" in result.output
-    assert {p.name for p in tmp_path.iterdir()} >= {"server.toml", "leak_against_cost.png", "leak_against_cost.svg"}
+    figures = {f"{stem}.{kind}" for stem in ("leak_against_cost", "matrix") for kind in ("png", "svg")}
+    assert {p.name for p in tmp_path.iterdir()} >= {"server.toml", "matrix.csv", *figures}
+    with (tmp_path / "matrix.csv").open() as text:
+        lines = {(line["defence"], line["attack"]): line for line in csv.DictReader(text)}
+    assert len(lines) == 4 and lines["none", "rank-one"]["labels"] == lines["none", "replay"]["replays"] == "2"
     again = CliRunner().invoke(app, ["advise", *options, "--out", str(tmp_path), "--json"])
     facts = json.loads(again.stdout)
     assert facts["recommended"] in ("none", "posterior-noise") and facts["failures"] == []
     assert {row["defence"] for row in facts["defences"]} == {"none", "posterior-noise"}
+    said = {row["reads_labels"] for row in facts["defences"]}
+    tables = (tmp_path / "matrix.md").read_text()
+    assert all(text in tables for text in said)
+    assert max(line.count("|") for line in tables.splitlines()) <= 13
 
 
 def test_the_detector_is_measured_on_whole_sequences(dealt):

@@ -7,7 +7,8 @@ import pytest
 from exhume.audit.report.flow import flow_of
 from exhume.audit.report.folding import fold, fold_effects, ranged
 from exhume.audit.report.prose import passages
-from exhume.audit.report.terms import TERMS, term
+from exhume.audit.report.terms import TERMS, commands_marked, term
+from exhume.audit.verdict_defended import best_siege
 
 
 def test_every_finding_is_in_one_row_and_equal_ones_share_it(small):
@@ -67,5 +68,14 @@ def test_the_picture_says_what_leaks(small, hardened):
     assert "6 of 6 right" in flow.leaks[0]
     safe = flow_of(hardened.done.report)
     assert safe.server == "settings: hardened" and "put back: yes" not in safe.leaks
+    best = best_siege(hardened.done.report.defence)
+    assert f"to one that knows the settings: {best.labels_correct} of {best.trials} labels" in safe.leaks
     page = (hardened.out / "report.html").read_text()
     assert 'class="verdict none"' in page and "NONE FOUND" in page  # green only where it is proved
+
+
+def test_commands_in_a_sentence_are_code_and_break_between_words():
+    found = str(commands_marked("Keep <it>: run exhume audit --defence 'my server.toml' --fail-on label with care."))
+    assert found.startswith('Keep &lt;it&gt;: run <code class="command"><span>exhume</span> <span>audit</span> ')
+    assert found.endswith(" <span>--fail-on</span> <span>label</span></code> with care.")
+    assert str(commands_marked("an exhumed & plain line")) == "an exhumed &amp; plain line"

@@ -276,6 +276,9 @@ paper run all --data digits --encoder none --json folder
 paper run all --data digits --encoder none --home a-file
 paper run all --data digits --encoder none --home store-folder
 paper run all --data digits --encoder none --renew --out folder
+paper page --out nowhere
+paper page --out folder
+paper page --page folder
 paper run all --features nowhere.npz
 paper run all --features empty.npz
 paper run all --features mine-none.npz
@@ -325,7 +328,7 @@ data features --home a-file
 data features --home a-file/deeper
 data features --home {PROC}
 data features --json folder
-data features --features mine-good.npz
+data features --data digits --features mine-good.npz
 data info --home a-file
 data info --home ''
 data info --json folder

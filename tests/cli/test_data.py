@@ -48,6 +48,7 @@ def test_features_are_cached_and_shown(home):
 def test_own_features(tmp_path):
     np.savez(tmp_path / "mine.npz", features=np.eye(10), labels=np.arange(10) % 2)
     found = run_json("features", "--data", "features", "--features", str(tmp_path / "mine.npz"))
+    assert run_json("features", "--features", str(tmp_path / "mine.npz"))["fingerprint"] == found["fingerprint"]
     assert (found["encoder"], found["dim"], found["train"], found["source"]) == ("none", 10, 8, "file")
 
 

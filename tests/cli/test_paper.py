@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def test_compare_marks_filters_and_sums_up() -> None:
     assert sum("DIFFERS" in line.split() for line in differ) == marked[1]
     assert whole[-1] == agree[-1] == differ[-1]  # the summary is of everything
     one = lines("--table", "attacker_data")
-    assert {line.split()[0] for line in one if "agrees" in line.split()} == {"attacker_data"}
+    assert {line.strip() for line in one} & set(tables()) == {"attacker_data"}
+    assert {line.strip() for line in whole} & set(tables()) > {"attacker_data"}
     assert one[-1] != whole[-1]
     assert paper("compare", "--out", COMMITTED, "--only", "both").exit_code != 0
     assert paper("compare", "--out", COMMITTED, "--table", "nothing").exit_code != 0
@@ -115,3 +117,23 @@ def test_a_quick_run_does_not_look_like_a_failed_reproduction() -> None:
 
     text = _quick_verdict(read_comparisons(COMMITTED / "results.json"))
     assert "small samples" in text and "without a written reason" not in text
+
+
+def test_nothing_is_cut_at_80_columns() -> None:
+    """What people read on a narrow terminal has every value whole."""
+    from rich.console import Console
+
+    from exhume.cli.paper import _fits, _judged
+    from exhume.paper.render import console_table, read_comparisons, tall_table
+
+    committed = Path(__file__).parents[2] / "docs" / "results" / "results.json"
+    cells = [cell for cell in read_comparisons(committed) if cell.table == "replay_psd"]
+    console = Console(width=80, record=True, file=io.StringIO())
+    assert not _fits(console, console_table(tables()["replay_psd"], cells))
+    assert _fits(Console(width=400), console_table(tables()["replay_psd"], cells))
+    console.print(tall_table(tables()["replay_psd"], cells))
+    console.print(_judged("replay_psd", [cell for cell in cells if cell.comparable], roomy=False))
+    shown = console.export_text()
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    assert all(str(cell.measured) in shown for cell in cells if cell.measured is not None)
+    assert "DIFFERS" in shown

@@ -101,3 +101,21 @@ def test_unknown_names():
         load_features("digitz")
     with pytest.raises(InputError, match=f"encoder must be one of {', '.join(sorted(REGISTRY))}"):
         load_features("digits", "resnet")
+
+
+def test_features_on_demand_are_those_that_are_computed_at_once(tmp_path):
+    eager = load_features("digits", dim=40, home=tmp_path)
+    lazy = load_features("digits", dim=40, home=tmp_path, on_demand=True)
+    assert (lazy.fingerprint, lazy.dim, lazy.classes) == (eager.fingerprint, 40, 10)
+    assert np.array_equal(lazy.train_labels, eager.train_labels)
+    for split in ("train_features", "test_features"):
+        rows, whole = getattr(lazy, split), getattr(eager, split)
+        assert rows.shape == whole.shape and len(rows) == len(whole) and rows.nbytes == 64 * len(rows)
+        for which in (slice(None), slice(3, 9), np.array([5, 2, 5]), np.arange(len(rows)) % 7 == 0, 4, -1):
+            got = rows[which]
+            assert got.dtype == np.float64 and got.shape == whole[which].shape
+            # 64 products in float32, in another order.
+            assert np.abs(got - whole[which]).max() <= 64 * 2.0**-24 * np.abs(whole).max()
+        assert np.array_equal(rows[7], rows[[7]][0])
+    with pytest.raises(IndexError):
+        lazy.test_features[len(lazy.test_features)]

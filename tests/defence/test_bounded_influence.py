@@ -176,3 +176,52 @@ def test_the_hardened_server_keeps_no_matrix_per_client_unless_asked(mode):
 def test_old_and_new_entries_are_readable_by_name():
     entry = Entry.of("bounded-influence", **BOUNDS.options())
     assert entry.options == {"longest": 2.0, "message_rows": 5, "client_rows": 12}
+
+
+class TestOnAGrid:
+    """A full grid is refused by the ledger, which would be an answer about everybody's totals: nobody can get there."""
+
+    GRID = 2.0**-24
+    """Holds totals below 2^53 / 2^48 = 32; half of that has room for three clients of two rows of length 1.5."""
+    BOUNDS = Bounds(longest=1.5, message_rows=2, client_rows=2)
+
+    def server(self, start=0.0, **options):
+        ledger = Ledger(Summary(start * np.eye(D), np.zeros((D, C))), GAMMA, grid=self.GRID)
+        return hardened(ledger, bounds=self.BOUNDS, rows=100, **options)
+
+    @staticmethod
+    def full():
+        return np.eye(D)[[0, 0]] * 1.5, np.zeros(2, dtype=int)
+
+    def test_clients_at_their_bounds_never_meet_the_ledgers_refusal(self):
+        server = self.server(start=15.5)
+        receipts = [server.submit(itemise(C, add=self.full()), f"client {i}") for i in range(5)]
+        assert [r.accepted for r in receipts] == [True, True, True, False, False]
+        assert all(r.rule == "bounded-influence" for r in receipts[3:])
+        assert server.submit(itemise(C, delete=self.full()), "client 0").accepted
+        assert server.submit(itemise(C, add=self.full()), "client 0").accepted  # who has a place keeps it
+
+    def test_the_places_are_the_half_of_the_room_that_is_not_the_starts(self):
+        rule = BoundedInfluence(**self.BOUNDS.options(), grid=self.GRID)
+        assert rule.clients == 3  # 16 / (2 * 2.25), rounded down
+        assert BoundedInfluence(**self.BOUNDS.options(), clients=2, grid=self.GRID).clients == 2
+        assert BoundedInfluence(**self.BOUNDS.options()).clients is None
+
+    def test_what_has_no_room_does_not_start(self):
+        with pytest.raises(InputError, match="at most 3 on a grid"):
+            BoundedInfluence(**self.BOUNDS.options(), clients=4, grid=self.GRID)
+        with pytest.raises(InputError, match="grid must be coarse enough"):
+            hardened(Ledger.zeros(D, C, GAMMA, grid=2.0**-26), bounds=self.BOUNDS, rows=100)
+        with pytest.raises(InputError, match="at the start"):
+            self.server(start=16.0)
+        with pytest.raises(InputError, match="clients must be at least 1"):
+            BoundedInfluence(**self.BOUNDS.options(), clients=0)
+
+    def test_a_limit_is_kept_over_a_restart_and_without_a_grid(self):
+        rule = BoundedInfluence(**BOUNDS.options(), clients=1)
+        update = itemise(C, add=rows(1))
+        rule.record(update, "alice")
+        again = BoundedInfluence(**BOUNDS.options(), clients=1)
+        again.load(rule.save())
+        assert again.refuse(update, "alice") is None
+        assert "1 clients already" in again.refuse(update, "bob")

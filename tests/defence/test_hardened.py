@@ -97,6 +97,32 @@ def test_an_attacker_who_knows_the_state_and_averages_what_it_gets_reads_labels_
     assert hits <= stats.binom(trials, allowed).ppf(1 - 1e-4)
 
 
+@pytest.mark.parametrize("show_rows", [True, False])
+def test_no_exact_head_is_solved_for_and_where_rows_are_shown_no_exact_factor_is_made(show_rows, monkeypatch):
+    crowd = Crowd(200)
+    server = ex.hardened(
+        crowd.ledger(), bounds=Bounds.measure(crowd.F, client_rows=50), rows=200, show_rows=show_rows, key=KEY
+    )
+    client = Client(server, "alice", show_rows=show_rows)
+    made = server.ledger.factorisations
+    monkeypatch.setattr(Ledger, "solve", lambda *_: pytest.fail("the exact head was solved for"))
+    for row in ([0], [1], [2]):
+        client.add(crowd.F[row] + 0.1, crowd.y[row])
+    client.delete(crowd.F[[1]] + 0.1, crowd.y[[1]])
+    assert server.ledger.factorisations - made == (0 if show_rows else 4)
+    assert np.isfinite(server.head().weights).all()
+
+
+def test_totals_that_were_never_factored_have_a_factor_before_the_first_step_counts():
+    crowd = Crowd(200)
+    config = hardened_config(D, bounds=Bounds.measure(crowd.F, client_rows=50), rows=200, key=KEY)
+    broken = Ledger(Summary.kept(crowd.total.gram - 1e6 * np.eye(D), crowd.total.moment), GAMMA)
+    receipt = Client(ex.defence.build(config, broken).server(broken), "alice", show_rows=True).add(
+        crowd.F[:1], crowd.y[:1]
+    )
+    assert (receipt.accepted, receipt.rule) == (False, "ledger")
+
+
 def test_no_head_is_withheld_whatever_a_client_has_seen():
     crowd, rng = Crowd(600), np.random.default_rng(5)
     server = hardened(crowd.ledger(), admission=False)

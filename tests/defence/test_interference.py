@@ -1,5 +1,7 @@
 """Non-interference: two worlds that differ in what others send give one client the same answers."""
 
+import gc
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,7 @@ from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Bounds, accountants, admission, hardened, interfering, reads_of, release
 from exhume.defence.admission import Duplicates, Replay
 from exhume.defence.interference import READS
+from exhume.defence.release._epoch import solve
 from exhume.protocol import Heads, itemise
 from exhume.protocol.summary import Summary as Sums
 
@@ -88,6 +91,98 @@ def test_what_others_send_and_delete_changes_nothing_that_a_client_is_told(mode,
         for others in (one, other)
     ]
     assert told[0] == told[1]
+
+
+@dataclass
+class Others:
+    """Clients of one world: their rows, and what they do before each message of mallory's. Everything is accepted."""
+
+    seed: int
+    steps: list[tuple[bool, int]]
+    """Whether rows come or go, and how many come."""
+
+    def play(self, server, shown):
+        rng = np.random.default_rng(self.seed)
+        standing = []
+        for goes, count in self.steps:
+            if goes and standing:
+                side = {"delete": standing.pop()}
+            else:
+                # Long rows among them: the cap cuts those, and what it cut must be found again when they go.
+                rows = rng.uniform(0.2, 1.0) * np.abs(rng.normal(size=(count, D)))
+                rows *= np.minimum(1.0, BOUNDS.longest / np.linalg.norm(rows, axis=1))[:, None]
+                standing.append((rows, rng.integers(0, C, count)))
+                side = {"add": standing[-1]}
+            made = itemise(C, **side)
+            assert server.submit(made if shown else Update(made.add, made.delete), "bob").accepted
+            yield
+
+
+def work_of(call):
+    """Return every function, of Python and of C, that a call runs, in order; noisy totals are public, so is a solve."""
+    found, inside = [], 0
+
+    def note(frame, event, arg):
+        nonlocal inside
+        solving = event in ("call", "return") and frame.f_code is solve.__code__
+        inside += (event == "call") * solving
+        if not inside:
+            name = frame.f_code.co_qualname if event == "call" else getattr(arg, "__qualname__", "")
+            found.append((event, name)) if event in ("call", "c_call") else None
+        inside -= (event == "return") * solving
+
+    gc.disable()  # it would call back whenever it likes
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return found
+
+
+def work_in(world, script, mode):
+    """Return the work that each message of a script takes in a world of others, whose rows are in the ledger too."""
+    start = Summary.of(*next(founders(world.seed)), C)
+    options = {"rows": 50, "cap": 0.5, "grows": False, "key": "42" * 16, **MODES[mode]}
+    server, shown = hardened(Ledger(start, GAMMA), bounds=BOUNDS, **options), mode == "rows"
+    server.head()
+    found = []
+    for _, mine in zip(world.play(server, shown), script, strict=True):
+        made = update_of(mine, shown)
+        found.append(work_of(lambda made=made: server.submit(made, "mallory")))
+    return found
+
+
+def founders(seed):
+    rng = np.random.default_rng([seed, 1])
+    while True:
+        yield np.abs(rng.normal(size=(50, D))), rng.integers(0, C, 50)
+
+
+@st.composite
+def scripts(draw):
+    script = draw(st.lists(any_message, min_size=1, max_size=6))
+    steps = st.lists(st.tuples(st.booleans(), st.integers(1, 6)), min_size=len(script), max_size=len(script))
+    return script, *(draw(st.builds(Others, st.integers(0, 2**31), steps)) for _ in range(2))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=40, deadline=None)
+@given(scripts())
+def test_what_others_hold_and_delete_changes_nothing_of_the_work_that_a_message_takes(mode, played):
+    """Time is what work takes: the same calls in the same order, whoever has which records cut, added or gone."""
+    script, one, other = played
+    work_in(one, script, mode)  # what is made once and kept is made now
+    assert work_in(one, script, mode) == work_in(other, script, mode)
+
+
+def test_the_work_of_a_cut_record_is_seen():
+    """The property can fail: what a client's own cap takes is more work."""
+    short, long = ([Sent((0,), deletes=False, scale=scale)] for scale in (0.01, 1.0))
+    world = Others(1, [(False, 1)])
+    work_in(world, long, "rows")
+    assert work_in(world, short, "rows") != work_in(world, long, "rows")
 
 
 def test_the_property_fails_for_rules_that_refuse_by_others_secrets():

@@ -1,5 +1,7 @@
 """The durable book: stopped anywhere, a run goes on and ends bitwise as one that was not stopped."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -137,6 +139,27 @@ def test_a_run_of_other_nodes_does_not_go_on(apps, nodes, tmp_path):
         run(LocalGrid({node + 100: app for node, app in apps.items()}), Setup(book, 3, nodes=4))
     with opened(tmp_path / "s.db") as book:
         assert (digest(book.server.ledger), book.rounds) == (want[0], 2)
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"gamma": 1e-1}, "gamma of the configuration must be 0.01, as in the store"),
+        ({"grid": GRID}, "grid of the configuration"),
+        ({"d": D + 1}, "d of the configuration"),
+        ({"app": {"rows": 21}}, "app.rows of the configuration must be 20, as in the store"),
+        ({"app": {}}, "app.rows of the configuration"),
+    ],
+    ids=str,
+)
+def test_a_stopped_run_does_not_go_on_with_another_configuration(other, says, apps, tmp_path):
+    # With other rows a node would delete what it never sent: it remembers nothing but what the configuration says.
+    setup = ServerSetup(D, C, 1e-2, app={"rows": 20})
+    want = finished(tmp_path / "s.db", apps, 2, setup)
+    with pytest.raises(InputError, match=says):
+        opened(tmp_path / "s.db", replace(setup, **other))
+    with opened(tmp_path / "s.db", setup) as book:
+        assert (digest(book.server.ledger), book.head(), book.rounds) == (*want, 2)
 
 
 def test_rounds_go_on_behind_the_hardened_servers_rules(lean_apps, nodes, tmp_path):

@@ -1,6 +1,7 @@
 """What a deployment is made of, without starting it: quiet processes, keys for their owners, everything on loopback."""
 
 import stat
+import time
 import tomllib
 
 import pytest
@@ -42,6 +43,30 @@ def test_flowers_command_is_pointed_at_this_deployment(tmp_path):
     told = tomllib.loads((tmp_path / "flwr" / "config.toml").read_text(encoding="utf-8"))["superlink"]
     assert told["default"] == "exhume" and told["exhume"]["address"] == f"127.0.0.1:{made.port}"
     assert told["exhume"]["root-certificates"] == str(tmp_path / "ca.pem")
+
+
+def test_a_node_that_is_refused_is_started_again_until_it_is_let_in(tmp_path, monkeypatch):
+    # As Flower does for about a minute: the first two logins end with an error, the third is let in.
+    tool = tmp_path / "flower-supernode"
+    tool.write_text(
+        "#!/bin/sh\necho try >> tries\n[ $(wc -l < tries) -ge 3 ] && exec sleep 60\nexit 1\n", encoding="utf-8"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setattr("exhume.flower.deploy._tool", lambda name: str(tool.parent / name))
+    made = Deployment(tmp_path, [{}])
+    made.prepare()
+    try:
+        made.start_node(0)
+        for _ in range(2):
+            assert made.processes["node0"].wait(20) == 1
+            assert made.supervise() == ["node0"]
+        end = time.monotonic() + 20
+        while len((tmp_path / "tries").read_text(encoding="utf-8").splitlines()) < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert made.supervise() == [] and made.restarts == {"node0": 2}
+        assert made.processes["node0"].poll() is None
+    finally:
+        made.stop()
 
 
 def test_a_deployment_has_nodes(tmp_path):

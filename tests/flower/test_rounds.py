@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from flwr.app import Array, ConfigRecord, Error, Message
 
+from exhume.defence.admission.positive_semidefinite import PositiveSemidefinite
 from exhume.errors import InputError
 from exhume.flower.book import MemoryBook
 from exhume.flower.client import Holder, client_app
 from exhume.flower.local import LocalGrid
 from exhume.flower.rounds import UNLEARN, Clock, Postmaster, RoundFailedError, broadcast, digest, play
-from exhume.flower.server import Setup, run
+from exhume.flower.server import Setup, _measured, run
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import AdmissionRule
 from exhume.protocol.server import Server
+from exhume.protocol.summary import Summary, Update
 from tests.flower.conftest import C, D, FaultyGrid, numpy_totals
 
 pytestmark = pytest.mark.flower
@@ -88,6 +90,48 @@ def test_a_node_that_fails_is_not_in_the_ledger_and_the_log_says_so(fault, apps,
     post.grid.faults.clear()
     play(post, book, post.nodes())
     assert same_bits(book, numpy_totals(nodes, 2, lost={(1, 12)}))
+
+
+FORGED = "x\nexhume: 9 rounds, ledger 00\r\x1b[2K"
+FORGERS = {
+    "an error's reason": lambda answer, asked: [Message(Error(8, FORGED), reply_to=asked)],
+    "an array's name": lambda answer, asked: [
+        changed(answer, lambda r: r["update"].update({FORGED: Array(np.eye(2))}))
+    ],
+    "an array's kind": lambda answer, asked: [
+        changed(answer, lambda r: setattr(r["update"]["add.gram"], "stype", FORGED))
+    ],
+}
+
+
+@pytest.mark.parametrize("forger", FORGERS)
+def test_a_node_cannot_write_lines_of_the_log(forger, apps, nodes, book):
+    post = Postmaster(FaultyGrid(apps, {12: FORGERS[forger]}), QUICK)
+    report = play(post, book, post.nodes())
+    assert all(line.isprintable() for line in report.lines())
+    assert len(report.lines()) == 2 and same_bits(book, numpy_totals(nodes, 1, lost={(1, 12)}))
+
+
+def test_a_long_reason_is_cut(apps, book):
+    post = Postmaster(FaultyGrid(apps, {12: lambda a, asked: [Message(Error(8, "x" * 10**6), reply_to=asked)]}), QUICK)
+    assert max(map(len, play(post, book, post.nodes()).lines())) < 500
+
+
+@pytest.mark.parametrize(
+    "said", [{"accuracy": float("nan")}, {"rows": 1e300}, {"accuracy": 7.0}, {"rows": -5.0}], ids=str
+)
+def test_what_a_node_says_of_a_head_does_not_spoil_the_mean(said, apps, book):
+    def boasting(answer, asked):
+        if asked.metadata.message_type == "evaluate":
+            answer.content["metrics"].update(said)
+        return [answer]
+
+    post = Postmaster(FaultyGrid(apps, {11: boasting}), QUICK)
+    play(post, book, post.nodes())
+    heard = broadcast(post, book, post.nodes())
+    others = {node: values for node, values in heard.items() if node != 11}
+    assert len(heard) == 4 and "accuracy 0." in _measured(others)
+    assert _measured(heard) == _measured(others).replace("3 nodes", "4 nodes")
 
 
 def test_a_second_answer_does_not_count(apps, nodes, book):
@@ -197,6 +241,26 @@ def test_where_deletions_are_asked_for_an_addition_is_malformed(apps, nodes, boo
     report = play(post, book, post.nodes(), kind=UNLEARN)
     assert {a.node: a.status for a in report.answers} == {11: "malformed", 12: "taken", 13: "taken", 14: "taken"}
     assert "deletions" in report.answers[0].reason
+
+
+@pytest.mark.parametrize("rules", [[], [PositiveSemidefinite()]], ids=["no rule", "positive-semidefinite"])
+def test_an_addition_can_be_dressed_up_as_a_deletion_unless_a_rule_looks(rules, apps, nodes):
+    # To delete minus something is to add it. The kind of a round cannot tell; the rule on signs can.
+    class Sly(Holder):
+        def contribute(self, turn):
+            if not turn.unlearn:
+                return super().contribute(turn)
+            some = Summary.of(np.eye(D)[:1], [0], C)
+            return Update.deleting(Summary.zeros(D, C) - some)
+
+    book = MemoryBook(Server(Ledger.zeros(D, C, gamma=1e-2), admission=rules))
+    sly = client_app(lambda _: Sly(*nodes[11], C, lambda number: range(8)), dense=True)
+    post = Postmaster(LocalGrid({**apps, 11: sly}), QUICK)
+    play(post, book, post.nodes())
+    before = book.server.ledger.summary.gram[0, 0]
+    report = play(post, book, [11], kind=UNLEARN)
+    assert report.answers[0].status == ("refused" if rules else "taken")
+    assert book.server.ledger.summary.gram[0, 0] - before == pytest.approx(0.0 if rules else 1.0, abs=1e-12)
 
 
 class Eager:

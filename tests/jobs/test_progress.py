@@ -36,7 +36,7 @@ def shown(terminal: bool) -> str:
 def test_a_terminal_sees_counts_and_times() -> None:
     text = shown(True)
     assert "trials" in text
-    assert "7/10 (4 from an earlier run)" in text
+    assert "7/10 (4 done before)" in text
     assert "about 0:00:0" in text
     assert "starting" in text
 

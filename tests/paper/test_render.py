@@ -20,6 +20,10 @@ def test_page_and_json(studies: Sequence[Study], results: Results, tmp_path: Pat
     assert "18 LayerNorm features lifted from none" in text
     assert "This is a subsample" in text
     assert text.count("\n## ") == len(FEATURE_TABLES) + 1  # and the section on agreement
+    assert "![The attacker-data experiment: gate, sizes, conditioning, cost](figures/attacker_facts.svg)" in text
+    assert "[attacker_facts.csv](figures/attacker_facts.csv)" in text
+    assert {path.stem for path in (tmp_path / "figures").glob("*.csv")} == {table.name for table in FEATURE_TABLES}
+    assert "median κ(X)" in (tmp_path / "figures" / "attacker_facts.svg").read_text(encoding="utf-8")
     cells = page.comparisons()
     (tmp_path / "results.json").write_text(as_json(cells), encoding="utf-8")
     entries = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

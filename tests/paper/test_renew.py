@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 from exhume.cli.main import app
 from exhume.errors import DataError
+from exhume.paper.registry import by_names
 from exhume.paper.render import read_comparisons
-from exhume.paper.renew import renewed_page
+from exhume.paper.renew import rendered_page, renewed_page
 
 OLD = "# Page\n\nHead.\n\n## A (x)\n\n`a`. About a.\n\nold a\n\n## B (x)\n\n`b`. About b.\n\nold b\n"
 NEW = "# Page\n\nOther head.\n\n## B (y)\n\n`b`. About b.\n\nnew b\n\n## C (y)\n\n`c`. About c.\n\nnew c\n"
@@ -38,3 +39,16 @@ def test_the_command_keeps_the_other_tables(features: Path, tmp_path: Path) -> N
     ]
     tables = {cell.table for cell in read_comparisons(tmp_path / "results.json")}
     assert tables == {"rank_threshold", "prediction_change", "class_replay"}
+    # The page is written again from the cells alone, and is the same one.
+    again = CliRunner().invoke(app, ["paper", "page", "--out", str(tmp_path)], catch_exceptions=False)
+    assert again.exit_code == 0 and "written: " in again.output
+    assert (tmp_path / "results.md").read_text(encoding="utf-8") == page
+    (tmp_path / "results.md").write_text(page.replace("| 0/1 |", "| 9/1 |").replace("# The paper's", "# My"))
+    CliRunner().invoke(app, ["paper", "page", "--out", str(tmp_path)], catch_exceptions=False)
+    assert (tmp_path / "results.md").read_text(encoding="utf-8") == page.replace("# The paper's", "# My")
+
+
+def test_a_page_without_the_section_of_a_table_is_refused() -> None:
+    (table,) = by_names(["answers"])
+    with pytest.raises(DataError, match="no section answers"):
+        rendered_page(OLD, [table], {"answers": []}, "results")

@@ -164,6 +164,22 @@ def test_the_largest_totals_have_finite_heads_and_norms():
         Ledger(Summary(np.zeros((1, 1)), np.ones((1, 1))), 1e-305)  # its head would be 1e305
 
 
+@pytest.mark.parametrize("solver", ["direct", "low-rank"])
+def test_a_ledger_leaves_the_summary_that_it_started_from_alone(solver):
+    rng = np.random.default_rng(0)
+    start = Summary.of(rng.standard_normal((30, 9)), rng.integers(0, 2, 30), 2)
+    before, ledger = start.gram.copy(), Ledger(start, 1.0, solver=solver)
+    twin = Ledger(start, 1.0, solver=solver)
+    for i in range(6):
+        more = Summary.of(rng.standard_normal((1 + 8 * (i % 2), 9)), [0] * (1 + 8 * (i % 2)), 2)
+        undo = ledger.checkpoint()
+        ledger.apply(Update.adding(more))
+        if i == 3:
+            undo()
+        ledger.head()
+    assert np.array_equal(start.gram, before) and np.array_equal(twin.summary.gram, before)
+
+
 def test_copy_is_independent():
     ledger = Ledger(Summary.of(np.eye(3), [0, 1, 2], 3), 1.0)
     ledger.head()
@@ -277,6 +293,29 @@ class TestRounds:
         assert bits(ledger) != kept
         undo()
         assert (bits(ledger), ledger.head().tobytes()) == (kept, head)
+
+
+@pytest.mark.parametrize("solver", ["direct", "low-rank"])
+def test_what_is_proved_positive_gets_its_factor_when_somebody_asks(solver):
+    rng = np.random.default_rng(3)
+    F, y = rng.normal(size=(30, 4)), rng.integers(0, 2, 30)
+    blocks = [Summary.of(F[i : i + 1], y[i : i + 1], 2) for i in range(20, 24)]
+    plain, lazy = (Ledger(Summary.of(F[:20], y[:20], 2), 1e-3, solver=solver) for _ in range(2))
+    lazy.head()
+    moves = [*map(Update.adding, blocks), Update.deleting(blocks[1]), Update(Summary.zeros(4, 2), Summary.zeros(4, 2))]
+    for move in moves:
+        undo = lazy.checkpoint()
+        before = lazy.summary
+        assert lazy.apply_round([move], proved=True) == [None]
+        undo()
+        assert lazy.summary == before
+        assert lazy.apply_round([move], proved=True) == [None]
+        assert plain.apply_round([move]) == [None]
+    assert lazy.factorisations == 1
+    plain.settle()
+    assert bits(lazy)[:2] == bits(plain)[:2] if solver == "direct" else True
+    np.testing.assert_allclose(lazy.head(), plain.head(), rtol=1e-10)
+    assert lazy.factorisations == 2
 
 
 def test_residual_and_size_are_those_of_the_ridge_equation():

@@ -21,6 +21,32 @@ def test_of_is_gram_and_moment_written_out():
     assert made.moment.tolist() == [[3.0, 6.0], [4.0, 8.0]]
 
 
+def test_blocks_of_rows_sum_up_to_the_whole():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.integers(-8, 9, (50, 7)), rng.integers(0, 3, 50)
+    parts = [(rows[a:b], labels[a:b]) for a, b in ((0, 1), (1, 20), (20, 50))]
+    made, whole = Summary.of_blocks(iter(parts), 3), Summary.of(rows, labels, 3)
+    assert np.array_equal(made.gram, whole.gram) and np.array_equal(made.moment, whole.moment)  # integers are exact
+    assert not made.gram.flags.writeable and made.gram.flags.c_contiguous
+    large = rng.standard_normal((4, 1030))
+    assert np.allclose(Summary.of_blocks([(large, [0] * 4)], 1).gram, large.T @ large, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "classes", "message"),
+    [
+        ([], 2, "blocks must be at least one block of rows; got none"),
+        ([([[1.0]], [0])], 0, "classes must be at least 1"),
+        ([([[1.0]], [2])], 2, "labels must be in 0 to 1"),
+        ([([[1.0, 2.0]], [0]), ([[1.0]], [0])], 2, "features must be a two-dimensional array of shape rows x 2"),
+        ([([[1.0, np.inf]], [0])], 2, "features must be finite"),
+    ],
+)
+def test_bad_blocks_say_what_is_wrong(blocks, classes, message):
+    with pytest.raises(InputError, match=message):
+        Summary.of_blocks(blocks, classes)
+
+
 @given(st.integers(0, 2**32 - 1))
 def test_arithmetic(seed):
     a, b = summary(seed), summary(seed + 1)

@@ -120,36 +120,6 @@ def test_no_defence_must_be_said_in_plain_words(written):
     assert config.defences.admission == () and config.defences.release == ()
 
 
-def test_a_grid_that_clients_could_fill_is_refused_and_the_number_of_clients_is_bounded(tmp_path):
-    """Totals past 2**53 steps are refused, which would tell one client how large everybody's are."""
-    from exhume.service import FederationService
-    from exhume.service.limits import most_clients
-    from exhume.store import OperatorKey
-    from exhume.store import open as open_store
-
-    def configured(grid):
-        (tmp_path / "service.toml").write_text(template(4, 2, grid))
-        return load(tmp_path / "service.toml").setup
-
-    def server(grid):
-        setup = configured(grid)
-        return setup.server(setup.ledger(), lambda: 0.0)
-
-    assert most_clients(server(None)) is None
-    assert most_clients(server(2.0**-10)) == 2**33 // 10**5
-    assert most_clients(server(2.0**-18)) == 1
-    with pytest.raises(InputError, match=r"ledger\.grid"):
-        most_clients(server(2.0**-20))
-    with open_store(str(tmp_path / "s.db"), configured(2.0**-18), OperatorKey.make(), watch=False) as store:
-        service = FederationService(store)
-        service.tokens.enrol("a")
-        service.tokens.revoke("a")
-        with pytest.raises(InputError, match="at most 1 clients"):
-            service.tokens.enrol("b")
-        assert service.tokens.enrol("a")  # the same client again
-        service.writer.close()
-
-
 @pytest.mark.parametrize("value", ["nan", "inf", "-1"])
 def test_limits_are_finite_numbers_above_zero(tmp_path, value):
     text = template(4, 2, None).replace("per_minute = 6000", f"per_minute = {value}")

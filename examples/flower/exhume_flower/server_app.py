@@ -16,7 +16,9 @@ def setup(context: Context) -> Setup:
     found = task.features()
     gamma, grid = setting(context, "gamma", 1e-3), setting(context, "grid", 0.0)
     rules = setting(context, "defence", "")
-    server = ServerSetup(found.dim, found.classes, gamma, grid or None, load(rules) if rules else Config())
+    defence = load(rules) if rules else Config()
+    # Nodes remember nothing: what they sent follows from the task, which must not change while the store is used.
+    server = ServerSetup(found.dim, found.classes, gamma, grid or None, defence, app=vars(task))
     return Setup(
         StoreBook.open(setting(context, "store", ""), server, operator_key(setting(context, "key", ""))),
         rounds=setting(context, "rounds", 4),

@@ -117,6 +117,20 @@ class Advised:
         """Whether the run tells some attack's labels from guessing, or a block was put back."""
         return self.p_chance < LEVEL or self.replay_rate > 0
 
+    def reads_labels(self) -> str:
+        """Say whether an attack without the feature reads labels; where none was seen to, what could have been missed.
+
+        "Beyond the goal" is more than five points above chance, or a block that was put back.
+        """
+        if math.isnan(self.label_rate):
+            return "not tried"
+        if self.refutes():
+            return "yes, beyond the goal"
+        if self.leaks():
+            return "yes; beyond the goal: not seen"
+        missed = "anything" if math.isnan(self.detectable) else f"up to {self.detectable:.0%}"
+        return f"not seen (could have missed {missed})"
+
     @property
     def leak(self) -> float:
         """The share of labels to reckon with: what was read where that is no luck, else what could be hidden by it."""

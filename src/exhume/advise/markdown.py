@@ -1,66 +1,54 @@
-"""The matrix as Markdown: what each attack reads behind each defence, and what each defence costs."""
+"""The matrix in files: what each defence leaks and costs as Markdown, every cell as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 
-from exhume.advise.advice import Advised, aim_of
+from exhume.advise.advice import Advised
 from exhume.advise.records import CellResult
 
-__all__ = ["costs", "matrix"]
+__all__ = ["costs", "table_of_cells"]
+
+COLUMNS = (
+    "defence", "attack", "busy", "trials", "deleted", "labels", "replays",
+    "damage_points", "honest_refused", "messages",
+)  # fmt: skip
 
 
-def matrix(cells: Sequence[CellResult], *, busy: bool = False) -> str:
-    """Return labels read per defence and attack, of the deletions in the first column; replays in the last ones."""
-    scores = {
-        (cell.defence, cell.attack): cell.score
-        for cell in cells
-        if cell.score is not None and cell.busy == busy and aim_of(cell.attack) != "burn"
-    }
-    if not scores:
-        return ""
-    attacks, names = list(dict.fromkeys(a for _, a in scores)), list(dict.fromkeys(d for d, _ in scores))
-    readers = [attack for attack in attacks if attack != "replay"]
-    lines = []
-    for name in names:
-        mine = {attack: scores[name, attack] for attack in attacks if (name, attack) in scores}
-        shown = [str(mine[a].labels) if a in mine else "-" for a in readers]
-        shown.append(str(max((mine[a].replays for a in readers if a in mine), default="-")))
-        if "replay" in attacks:
-            shown.append(str(mine["replay"].replays) if "replay" in mine else "-")
-        of = sorted({score.trials for score in mine.values()})
-        lines.append([name, "/".join(map(str, of)), *shown])
-    title = ["defence", "of", *readers, "replays", *(["told"] if "replay" in attacks else [])]
-    return _table(title, lines)
+def table_of_cells(cells: Sequence[CellResult]) -> str:
+    """Return a line of CSV for each attack against each defence, on the quiet server and the busy one."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for cell in cells:
+        if (score := cell.score) is not None:
+            damage = f"{max(score.damage):.2f}" if score.damage else ""
+            counts = (score.trials, score.deleted, score.labels, score.replays)
+            where = (cell.defence, cell.attack, int(cell.busy))
+            lines.writerow((*where, *counts, damage, score.honest_refused, score.messages))
+    return text.getvalue()
 
 
 def costs(rows: Sequence[Advised]) -> str:
-    """Return what each defence costs, and what `burn` takes."""
-    title = ["defence", "accuracy lost", "staleness", "exact", "honest refused", "deletions served", "burn"]
-    title += [
-        "labels by the best attack",
-        "knows the feature",
-        "least feature error",
-        "above chance",
-        "could have detected",
-        "goal",
-    ]
+    """Return what each defence leaks, what attacks on the service take, and what it costs."""
+    title = ["defence", "reads labels", "best attack", "knows the feature", "least feature error", "burn"]
+    title += ["accuracy lost", "staleness", "exact", "honest refused", "deletions served"]
     lines = [
         [
             row.defence,
+            row.reads_labels(),
+            f"{_number(row.label_rate, '.0%')} ({row.worst})",
+            f"{_number(row.known_rate, '.0%')} ({row.known_worst})",
+            _number(row.feature_error, ".0e"),
+            f"{_number(row.damage, '.1f')}, {row.honest_refused} refused",
             f"{row.accuracy_lost:.2f}",
             f"{row.staleness:.1f}",
             "yes" if row.exact else f"to {row.head_error:.0e}",
             f"{row.refused}/{row.sent}",
             f"{row.deletions_served}/{row.deletions_asked}",
-            f"{_number(row.damage, '.1f')}, {row.honest_refused} refused",
-            f"{_number(row.label_rate, '.0%')} ({row.worst})",
-            f"{_number(row.known_rate, '.0%')} ({row.known_worst})",
-            _number(row.feature_error, ".0e"),
-            "yes" if row.leaks() else "not found",
-            _number(row.detectable, ".0%"),
-            "refuted" if row.refutes() else "not refuted",
         ]
         for row in rows
     ]

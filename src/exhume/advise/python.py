@@ -10,8 +10,8 @@ from typing import Any
 
 from exhume.advise.advice import Advised, Needs, recommend, summarise
 from exhume.advise.defences import defence
-from exhume.advise.markdown import costs, matrix
-from exhume.advise.plot import draw
+from exhume.advise.markdown import costs, table_of_cells
+from exhume.advise.plot import draw, draw_cells
 from exhume.advise.records import CellResult
 from exhume.advise.run import DefenceMatrix, Request, matrix_of, run_matrix
 from exhume.data import FeatureSet, given_features
@@ -57,6 +57,7 @@ class Advice:
             "fits": row.fits(self.needs),
             "refuted": row.refutes(),
             "leaks": row.leaks(),
+            "reads_labels": row.reads_labels(),
         }
         return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in facts.items()}
 
@@ -68,11 +69,10 @@ class Advice:
         where = f"Configuration: {self.files['configuration']}"
         if math.isnan(best.label_rate):
             return f"Verdict: within {limits}, '{best.defence}' is best; no attack that reads records was run. {where}"
-        goal = "is refuted" if best.refutes() else f"is not refuted (up to {best.label_upper:.0%} fits what was seen)"
         return (
             f"Verdict: within {limits}, '{best.defence}' leaks least: the best attack reads {best.label_rate:.0%} of "
-            f"labels (chance {self.chance:.0%}) and puts back {best.replay_rate:.0%} of deletions. The goal (chance "
-            f"plus five points, no replay) {goal}. {where}"
+            f"labels (chance {self.chance:.0%}) and puts back {best.replay_rate:.0%} of deletions. Reads labels: "
+            f"{best.reads_labels()}. The goal is chance plus five points, no replay. {where}"
         )
 
     def __repr__(self) -> str:
@@ -109,13 +109,13 @@ def _written(
 ) -> dict[str, str]:
     request = dealt.request
     title = f"{request.data}, {request.encoder}: {_deletions(dealt)} deletions a cell"
-    png, svg = draw(cells, rows, chosen, needs, chance, out / "leak_against_cost", title)
-    tables = out / "matrix.md"
-    halves = [f"Labels read, quiet server:\n\n{matrix(cells)}", f"Costs:\n\n{costs(rows)}"]
-    if busy := matrix(cells, busy=True):
-        halves.insert(1, f"Labels read, with honest updates in between:\n\n{busy}")
-    write_files({tables: f"# {title}\n\n" + "\n".join(halves)})
+    png, svg = draw(rows, chosen, needs, chance, out / "leak_against_cost", title)
+    tables, counts = out / "matrix.md", out / "matrix.csv"
+    write_files({tables: f"# {title}\n\n{costs(rows)}", counts: table_of_cells(cells)})
     paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
+    paths |= {"csv": str(counts)}
+    if drawn := draw_cells(cells, rows, out / "matrix", title):
+        paths |= {"matrix_png": str(drawn[0]), "matrix_svg": str(drawn[1])}
     if chosen is not None:
         file = out / "server.toml"
         dump(defence(chosen.defence).advice(dealt.context()), file)

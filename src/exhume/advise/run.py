@@ -114,9 +114,8 @@ class DefenceMatrix:
 
     def context(self) -> Context:
         """Return what the operator has."""
-        first, s = self.scenario.names[self.scenario.attacker], self.scenario
-        names = [*s.names, *(f"{first} as {i + 2}" for i in range(self.request.colluders - 1))]
-        keys = {name: signing_key(name, s.seed).decode() for name in names}
+        s = self.scenario
+        keys = {name: signing_key(name, s.seed).decode() for name in (*s.names, *s.identities(self.request.colluders))}
         return Context(s, keys, self.request.colluders, self.request.points)
 
 

@@ -10,7 +10,16 @@ from scipy.linalg import eigvalsh, svd, svdvals
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dgeqrf, dgeqrf_lwork, dormqr, dpotrf, dpotri, dpotrs, dtrtrs
 
-from exhume.numerics import DENOMINATOR_FLOOR, LANCZOS_FROM, Matrix, Rows, largest_eigenvalue, relative, symmetric
+from exhume.numerics import (
+    DENOMINATOR_FLOOR,
+    LANCZOS_FROM,
+    Matrix,
+    Rows,
+    largest_eigenvalue,
+    mirrored,
+    relative,
+    symmetric,
+)
 
 __all__ = [
     "Positive",
@@ -246,13 +255,7 @@ class Positive:
         """Return ``a^-1``, in the place of the factor, which is gone afterwards."""
         a, _ = dpotri(self._factor, lower=1, overwrite_c=1)
         del self._factor
-        made: Matrix = a.T
-        for i in range(0, len(made), _TILE):  # LAPACK fills one triangle
-            for j in range(0, i, _TILE):
-                made[i : i + _TILE, j : j + _TILE] = made[j : j + _TILE, i : i + _TILE].T
-            tile = made[i : i + _TILE, i : i + _TILE]
-            tile[:] = np.triu(tile) + np.triu(tile, 1).T
-        return made
+        return mirrored(a.T)
 
 
 def _square(a: Matrix) -> float:

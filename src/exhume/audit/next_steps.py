@@ -63,7 +63,7 @@ def _replace(settings: Settings, remedy: RemedyRecord) -> tuple[str, ...]:
         first = f"Put the {remedy.name} server in its place. The same attacks then reached NONE: {_left(found)}."
     else:
         first = (
-            f"The {remedy.name} server does not mend all: the same attacks still reached "
+            f"The {remedy.name} server is not enough here: the same attacks still reached "
             f"{found.severity_with.upper()} ({_left(found)})."
         )
     return (first, f"It costs {price_of(found)}.", *_warned(found), copy)
@@ -86,8 +86,9 @@ def _warned(found: DefenceRecord) -> tuple[str, ...]:
     worst = max((one.worst.advantage_total or 0.0 for one in found.privacy), default=None)
     if worst is None or is_proved(worst):
         return ()
-    left = "rules out no cleverer attack" if worst >= CERTAIN else f"lets others beat guessing by up to {worst:.0%}"
-    return (f"That is no proof: its privacy account {left}. Weigh more noise: exhume advise --max-accuracy-loss 1",)
+    others = f"lets others beat guessing by up to {worst:.0%}"
+    left = "leaves room for a cleverer attack" if worst >= CERTAIN else others
+    return (f"That is not a proof: the privacy account {left}. Weigh more noise: exhume advise --max-accuracy-loss 1",)
 
 
 def _keep(settings: Settings, report: Report) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from exhume.attack import probes
 from exhume.attack.probes import Probe, Resources
 from exhume.audit.engines import ENGINES
 from exhume.audit.records import SCHEMA
-from exhume.audit.settings import Settings
+from exhume.audit.settings import KINDS, Settings
 from exhume.capacity import require_federation
 from exhume.data import FeatureSet, dirichlet, load_features, usable_clients
 from exhume.data.extract import Tick
@@ -27,6 +27,10 @@ from exhume.simulate.rules import name_of, precision_of, resolve
 from exhume.simulate.scenario import Scenario, deal, spread_records
 
 __all__ = ["Deletion", "Facing", "Plan", "Unit", "dealt_out", "prepare"]
+
+LEAN_SHOWN = 1000
+"""Test rows of a lean audit, and rows of the attacker's that it looks at where its probes need none: for units, signs
+and class means."""
 
 MOST_SIEGED = 20
 """Deletions that an adaptive attacker faces, at most."""
@@ -80,8 +84,8 @@ class Plan:
     settings: Settings
     features: FeatureSet
     scenario: Scenario
-    usable: tuple[int, ...]
-    """The clients whose own rows have full feature rank."""
+    usable: tuple[int, ...] | None
+    """The clients whose own rows have full feature rank; None where that was not looked at."""
     defence: Config | None = None
     """The operator's own settings."""
     dealt: Scenario | None = None
@@ -99,6 +103,15 @@ class Plan:
     def lean(self) -> bool:
         """Whether one server, without a copy of it, serves all trials of a probe."""
         return self.settings.lean and self.scenario.d >= LEAN_FROM
+
+    @property
+    def left_out(self) -> str | None:
+        """What a lean audit leaves out, in words; None for others."""
+        if not self.lean:
+            return None
+        kinds = [f"deletions of a {kind}" for kind in KINDS if kind not in self.settings.kind]
+        what = [*kinds, "the rank curve", "the exposure of clients", "what the replayed ledger is off by", "pictures"]
+        return f"these are left out: {', '.join(what)}"
 
     @property
     def carrier(self) -> Carrier | None:
@@ -180,7 +193,8 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
     """Load the features (unless they are given), split them among the clients, choose the attacker.
 
     The attacker is the first client whose own rows have full feature rank, as in the paper. Where there is none, the
-    client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank.
+    client with most rows attacks: designed probes need no data, and probes of own data then fail with their rank. A
+    lean audit does not look at the ranks, which would take longer than the attack: there the largest client attacks.
     """
     if (make := ENGINES[settings.engine]) is not None:
         make()  # an engine that is not installed is told now, not by every unit of work
@@ -193,10 +207,12 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         home=settings.home,
         path=settings.features,
         labels=settings.labels,
+        on_demand=settings.lean and (settings.width or 0) >= LEAN_FROM,
         tick=tick,
     )
     parts = dirichlet(found.train_labels, settings.clients, settings.alpha, settings.seed)
-    usable = usable_clients(found.train_features, parts)
+    lean = settings.lean and found.train_features.shape[1] >= LEAN_FROM
+    usable = None if lean else usable_clients(found.train_features, parts)
     attacker = usable[0] if usable else int(np.argmax([len(part) for part in parts]))
     scenario = Scenario(
         found.train_features,
@@ -205,9 +221,10 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         parts,
         attacker,
         settings.gamma,
-        test_features=found.test_features,
-        test_labels=found.test_labels,
+        test_features=found.test_features[:LEAN_SHOWN] if lean else found.test_features,
+        test_labels=found.test_labels[:LEAN_SHOWN] if lean else found.test_labels,
         seed=settings.seed,
+        shown=LEAN_SHOWN if lean and all(probes.REGISTRY[name].live for name in settings.probe) else None,
     )
     _require_memory(settings, scenario.d)
     if settings.defence is None:

@@ -141,8 +141,13 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
     findings = judge(plan, outcome)
     effect = effect_of(plan, outcome, findings)
     found, scenario = plan.features, plan.scenario
-    gate = f"{len(plan.usable)} of {len(scenario.parts)} clients have full feature rank {found.dim}"
+    gate = (
+        "not looked at among so many features"
+        if plan.usable is None
+        else f"{len(plan.usable)} of {len(scenario.parts)} clients have full feature rank {found.dim}"
+    )
     live = int(scenario.own[0].any(axis=0).sum())
+    few = "" if scenario.shown is None else f" (the first {len(scenario.own[1]):,})"
     return Report(
         version=__version__,
         date=today(),
@@ -155,16 +160,17 @@ def _report(plan: Plan, outcome: Outcome, command: str) -> Report:
             "dim": found.dim,
             "classes": found.classes,
             "train": len(found.train_labels),
-            "test": len(found.test_labels),
+            "test": len(found.test_labels if scenario.test_labels is None else scenario.test_labels),
             "sha256": _content_hash(found.data),
             "fingerprint": found.fingerprint,
         },
         scenario={
             "clients": [len(part) for part in scenario.parts],
             "attacker": f"client {scenario.attacker} with {len(scenario.parts[scenario.attacker])} rows",
-            "live features": f"{live} of {found.dim} are not zero in all of the attacker's rows",
+            "live features": f"{live} of {found.dim} are not zero in all of the attacker's rows{few}",
             "rank gate": gate if plan.usable else f"{gate}; the largest client attacks",
-        },
+        }
+        | ({} if plan.left_out is None else {"left out": plan.left_out}),
         verdict=conclude(findings, outcome.cells, found.classes)
         if effect is None
         else conclude_defended(effect, findings, outcome.cells),

@@ -136,7 +136,7 @@ def _privacy(found: DefenceRecord) -> list[str]:
         return []
     one = found.privacy[0]
     best = one.worst.advantage_total or 0.0
-    told = f"the best test beats guessing by {best:.0%}" if best < CERTAIN else "that rules no attack out"
+    told = f"the best test beats guessing by {best:.0%}" if best < CERTAIN else "too large to exclude any attack"
     return [
         f"Privacy of a deleted {one.kind} over all releases: mu {_mu(one.median.mu_total)} (median), at most "
         f"{_mu(one.worst.mu_total)}: {told}."

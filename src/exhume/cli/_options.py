@@ -129,6 +129,10 @@ class Command(TyperCommand):
                 vars(parameter)["help"] = re.sub(r"\{(\w+)\}", lambda m: ", ".join(names_of(m[1])), text)
             named = next((word[2:] for word in parameter.opts if word.startswith("--")), "")
             vars(parameter)["rich_help_panel"] = panel_of(named)
+            if getattr(parameter, "is_flag", False):
+                vars(parameter)["metavar"] = ""  # a flag takes no value
+            elif named == "seed":
+                vars(parameter)["metavar"] = "<int>"  # without a range whose end nobody reads
         if lines := EXAMPLES.get(ctx.command_path):
             self.epilog = "\n\n".join(["Examples:", *lines])
         super().format_help(ctx, formatter)

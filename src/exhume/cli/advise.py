@@ -121,14 +121,16 @@ def advise(
     say(
         console,
         f"labels: right by the best attack (chance {advice.chance:.0%}), with the upper end of its 95% interval; "
-        "replays: deletions recovered and put back; accuracy lost and burn: points; could detect: the least rate that "
-        "such a run tells from chance, 4 times in 5; told: put back by an attacker who was told the block; "
+        "the goal: at most five points above chance, no replay; could have missed: rates up to this pass for chance at "
+        "least 1 time in 5; replays: deletions recovered and put back; accuracy lost and burn: points; "
+        "told: put back by an attacker who was told the block; "
         f"refused: honest messages. All columns are in {advice.files['tables']}.",
     )
     for cell in advice.failures:
         typer.echo(f"cell failed: {cell.attack} against {cell.defence}: {cell.error}", err=True)
     files = advice.files
     say(console, f"\nfigure: {files['png']} and {files['svg']}; tables: {files['tables']}")
+    say(console, f"every attack against every defence: {', '.join(v for k, v in files.items() if k in MATRIX)}")
     say(console, str(advice))
 
 
@@ -150,10 +152,12 @@ def _detector(scenario: Scenario, json: str | None) -> None:
 
 
 COLUMNS = (
-    "defence", "labels", "by", "could detect", "replays", "told", "burn", "accuracy lost", "staleness", "exact",
+    "defence", "reads labels", "labels", "by", "replays", "told", "burn", "accuracy lost", "staleness", "exact",
     "honest refused", "deletions served",
 )  # fmt: skip
 
+
+MATRIX = ("csv", "matrix_png", "matrix_svg")
 
 NARROW = 150
 """Columns of a terminal below which the table has what decides alone; all of it is in matrix.md."""
@@ -166,9 +170,9 @@ def _table(rows: list[Advised], width: int) -> Table:
     for row in rows:
         table.add_row(
             row.defence,
+            row.reads_labels(),
             "-" if math.isnan(row.label_rate) else f"{row.label_rate:.0%} (to {row.label_upper:.0%})",
             row.worst,
-            _number(row.detectable, ".0%"),
             f"{row.replay_rate:.0%}",
             _number(row.told_replay_rate, ".0%"),
             _number(row.damage, ".1f"),
@@ -182,16 +186,16 @@ def _table(rows: list[Advised], width: int) -> Table:
 
 
 def _short_table(rows: list[Advised]) -> Table:
-    """Return what leaks and what it costs, in 80 columns; what the run refutes is red."""
+    """Return what leaks and what it costs, in 80 columns; what reads labels beyond the goal is red."""
     table = Table(box=None, header_style="bold")
-    for name in ("defence", "labels", "by", "replays", "lost", "refused"):
+    for name in ("defence", "reads labels", "labels", "by", "lost", "refused"):
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(
             row.defence,
+            row.reads_labels(),
             "-" if math.isnan(row.label_rate) else f"{row.label_rate:.0%} (to {row.label_upper:.0%})",
             row.worst,
-            f"{row.replay_rate:.0%}",
             f"{row.accuracy_lost:.2f}",
             f"{row.refused}/{row.sent}",
             style="red" if row.refutes() else "",

@@ -111,8 +111,12 @@ def fetch(
 @app.command(cls=Command)
 def features(
     data: Annotated[
-        str, typer.Option(help="Data set: {data}, or 'features' for your own file.", autocompletion=completing("data"))
-    ] = "digits",
+        str | None,
+        typer.Option(
+            help="Data set: {data}, or 'features' for your own file. (default: digits)",
+            autocompletion=completing("data"),
+        ),
+    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(
@@ -131,7 +135,7 @@ def features(
     resize: Annotated[
         str, typer.Option(help="How networks' images are resized: float, or 8-bit as torchvision does with PIL images.")
     ] = "float",
-    file: Annotated[Path | None, typer.Option("--features", help="Your own features, with --data features.")] = None,
+    file: Annotated[Path | None, typer.Option("--features", help="Your own features, in place of --data.")] = None,
     labels: Annotated[Path | None, typer.Option(help="The labels, if your features are a .npy file.")] = None,
     compute: Annotated[
         bool, typer.Option("--compute", help="Compute even if EXHUME_DATA_PATH has precomputed features.")
@@ -144,10 +148,11 @@ def features(
     from exhume.data.sets import OWN
 
     check_file("json", json)
+    chosen = data or (OWN if file is not None else "digits")
     with extraction_bar(Console(stderr=True)) as tick:
         found = load_features(
-            data,
-            encoder or ("none" if data == OWN else "random-relu"),
+            chosen,
+            encoder or ("none" if chosen == OWN else "random-relu"),
             dim=dim,
             seed=seed,
             home=home,

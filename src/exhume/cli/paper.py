@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,7 @@ from exhume.cli._options import (
     json_text,
     listed,
     put_json,
+    say,
 )
 from exhume.errors import unknown_name
 
@@ -34,10 +37,13 @@ app = typer.Typer(
 )
 
 RESULTS = Path("results")
+_ROOMY = 110
+"""Columns of a terminal from which on `compare` shows kind and gap as well."""
 SIDES = {"agree": True, "differ": False}
 _PLACES = ("context", "names", "home", "as_json", "scheduler", "features", "renew")
 
-Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json and the figures.")]
+Out = Annotated[Path, typer.Option(help="Folder for results.md, results.json, figures and CSV.")]
+PageFile = Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")]
 
 
 @app.command("list", cls=Command)
@@ -52,9 +58,11 @@ def list_(as_json: JsonTo = None) -> None:
         for t in tables().values()
     ]
     put_json(json_text(facts), as_json)
-    shown = RichTable("name", "kind", "title", "in the paper", box=None, header_style="bold")
+    shown = RichTable("name", "title", box=None, header_style="bold")
+    shown.add_column("in the paper", min_width=27)
     for table in tables().values():
-        shown.add_row(table.name, "figure" if table.draw else "table", table.title, source(table.name) or "-")
+        title = f"figure: {table.title}" if table.draw else table.title
+        shown.add_row(table.name, title, source(table.name) or "-")
     console_for(as_json).print(shown)
 
 
@@ -75,7 +83,7 @@ def run(
         ),
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Number of features, for encoders that leave it open.")] = None,
-    features: Annotated[Path | None, typer.Option(help="Your own features, with --data features.")] = None,
+    features: Annotated[Path | None, typer.Option(help="Your own features, in place of --data.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A stated subsample: minutes instead of hours.")] = False,
     size: Annotated[
         list[str] | None, typer.Option(help="Comma list of other sizes of parts, such as partitions=5.")
@@ -89,7 +97,7 @@ def run(
         int, typer.Option(min=0, max=MOST_SEED, help="Added to every seed; 0 is the paper's own choice.")
     ] = 0,
     out: Out = RESULTS,
-    page: Annotated[Path | None, typer.Option(help="The Markdown page (default: results.md in --out).")] = None,
+    page: PageFile = None,
     as_json: JsonTo = None,
     home: Annotated[Path | None, typer.Option(help="Home folder: features and finished trials.")] = None,
     renew: Annotated[
@@ -105,7 +113,7 @@ def run(
     from exhume.paper.execute import default_store, execute
     from exhume.paper.feature_source import TICK, FeatureSource
     from exhume.paper.registry import by_names, runnable
-    from exhume.paper.render import Page, console_table
+    from exhume.paper.render import Page, console_table, tall_table
     from exhume.paper.render import as_json as rendered
     from exhume.paper.renew import agreeing_page, renewed_comparisons, renewed_page
     from exhume.paper.study import FULL, QUICK, Study
@@ -140,7 +148,8 @@ def run(
     cells = made.comparisons()
     console = console_for(as_json)
     for table in tables:
-        console.print(console_table(table, cells[table.name]))
+        wide = console_table(table, cells[table.name])
+        console.print(wide if _fits(console, wide) else tall_table(table, cells[table.name]))
     if before is None:
         made.write(text, out)
     else:
@@ -155,8 +164,8 @@ def run(
     put_json(rendered(cells), str(out / "results.json"))
     put_json(rendered(cells), as_json)
     shown = [cell for found in cells.values() for cell in found]
-    console.print(_quick_verdict(shown) if quick else _verdict(shown), soft_wrap=True, highlight=False)
-    console.print(f"written: {text}", soft_wrap=True, highlight=False, markup=False)
+    say(console, _quick_verdict(shown) if quick else _verdict(shown))
+    say(console, f"written: {text}")
 
 
 @app.command(cls=Command)
@@ -189,23 +198,59 @@ def compare(
     found = [cell for cell in everything if wanted is None or cell.table in wanted]
     judged = [{"kind": cell.kind, "agrees": cell.agrees, "gap": cell.gap, **cell.plain()} for cell in found]
     put_json(json_text(judged), as_json)
-    titles = ("table", "data", "row", "column", "measured", "published", "kind", "verdict", "log10 gap")
-    shown = RichTable(*titles, box=None, header_style="bold")
-    for cell in found:
-        if only is not None and cell.agrees != SIDES[only]:
-            continue
-        gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
-        place = (cell.table, cell.data, cell.row, cell.column, str(cell.measured), str(cell.published))
-        shown.add_row(
-            *place, cell.kind, "agrees" if cell.agrees else "DIFFERS", gap, style="" if cell.agrees else "red"
-        )
     console = console_for(as_json)
-    console.print(shown)
+    listed_cells = [cell for cell in found if only is None or cell.agrees == SIDES[only]]
+    for name, group in groupby(listed_cells, key=lambda cell: cell.table):
+        console.print(_judged(name, list(group), console.width >= _ROOMY))
     summary = RichTable(*TALLY_COLUMNS, box=None, header_style="bold")
     for tally in tallied(found):
         summary.add_row(*tally.line())
     console.print(summary)
-    console.print(_verdict(found), soft_wrap=True, highlight=False)
+    say(console, _verdict(found))
+
+
+def _judged(name: str, cells: list[Comparison], roomy: bool) -> RichTable:
+    """Return the cells of one table with their verdicts; kind and gap only where there is room for them."""
+    shown = RichTable(title=name, title_justify="left", title_style="bold", box=None, header_style="bold")
+    shown.add_column("cell")
+    for title in (
+        "measured",
+        "published",
+        *(("kind",) if roomy else ()),
+        "verdict",
+        *(("log10 gap",) if roomy else ()),
+    ):
+        shown.add_column(title, no_wrap=True)
+    for cell in cells:
+        gap = "" if cell.gap is None else f"{cell.gap:+.2f}"
+        more = ((cell.kind or "",), (gap,)) if roomy else ((), ())
+        verdict = "agrees" if cell.agrees else "DIFFERS"
+        place, values = f"{cell.data}, {cell.row}, {cell.column}", (str(cell.measured), str(cell.published))
+        shown.add_row(place, *values, *more[0], verdict, *more[1], style="" if cell.agrees else "red")
+    return shown
+
+
+def _fits(console: Console, table: RichTable) -> bool:
+    """Whether a table can be shown without cutting its values."""
+    return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum <= console.width
+
+
+@app.command("page", cls=Command)
+def page_(out: Out = RESULTS, page: PageFile = None) -> None:
+    """Write the page again from results.json: tables, CSV and the figures of wide tables. Nothing is measured."""
+    from exhume.files import write_files
+    from exhume.paper.registry import tables
+    from exhume.paper.render import beside
+    from exhume.paper.renew import rendered_page, renewed_comparisons
+
+    check_file("page", page)
+    text = page or out / "results.md"
+    old, found = _earlier(text, out / "results.json")
+    cells = renewed_comparisons(found, {})
+    known = [table for table in tables().values() if table.name in cells]
+    place = Path(os.path.relpath(out, text.parent)).as_posix()
+    write_files({text: rendered_page(old, known, cells, place), **beside(known, cells, out)})
+    say(console_for(None), f"written: {text}")
 
 
 def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
@@ -215,7 +260,7 @@ def _earlier(page: Path, results: Path) -> tuple[str, list[Comparison]]:
 
     for path in (page, results):
         if not path.is_file():
-            raise DataError(f"{path} does not exist: --renew replaces tables of an earlier run")
+            raise DataError(f"{path} does not exist: it is the page or the cells of an earlier `exhume paper run`")
     return page.read_text(encoding="utf-8"), read_comparisons(results)
 
 
@@ -228,7 +273,8 @@ def _verdict(found: list[Comparison]) -> str:
     if not tallies:
         return "No cell is compared number by number: the encoder is not the paper's."
     unexplained = [gap for gap in differences(found) if gap.reason is None]
-    return f"{sentence(tallies)[:-1]}, {len(unexplained)} of them without a written reason."
+    why = f"{len(unexplained)} of them without a written reason yet" if unexplained else "each with a written reason"
+    return sentence(tallies) if tallies[-1].agree == tallies[-1].cells else f"{sentence(tallies)[:-1]}, {why}."
 
 
 def _quick_verdict(found: list[Comparison]) -> str:
@@ -239,8 +285,8 @@ def _quick_verdict(found: list[Comparison]) -> str:
     agree = sum(cell.agrees for cell in compared)
     return (
         f"A quick run: everything works, on samples smaller than the paper's. {agree} of {len(compared)} cells agree "
-        "all the same; the others differ as small samples do, which is no failed reproduction. Without --quick the run "
-        "takes hours and can be judged."
+        "all the same. The others differ as small samples do: that is not a failed reproduction. Run it without "
+        "--quick (hours) to judge."
     )
 
 

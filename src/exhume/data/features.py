@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,6 +19,7 @@ from exhume.data.encoders import Encoder, Options
 from exhume.data.extract import BATCH, Tick, encode, extract
 from exhume.data.files import digest_of, sha256_of_file
 from exhume.data.home import data_path, home_folder
+from exhume.data.on_demand import EncodedRows
 from exhume.data.own import columns_of, read_own, split_arrays
 from exhume.data.sets import OWN, DataSet, ImageSet
 from exhume.errors import DataError, InputError
@@ -44,7 +45,7 @@ class FeatureSet:
         Hash that names the content: of data, encoder and preprocessing if Exhume computed the features, of
         the files' bytes if it was given them.
     source : str
-        ``"computed"``, ``"cache"``, ``"EXHUME_DATA_PATH"``, ``"file"`` or ``"given"``.
+        ``"computed"``, ``"computed on demand"``, ``"cache"``, ``"EXHUME_DATA_PATH"``, ``"file"`` or ``"given"``.
     images : ImageSet, optional
         The pictures behind the rows, if they were asked for.
     path : path, optional
@@ -94,6 +95,7 @@ def load_features(
     download: bool = True,
     given: bool = True,
     keep: bool = False,
+    on_demand: bool = False,
     tick: Tick | None = None,
 ) -> FeatureSet:
     """Return the features of a data set under an encoder.
@@ -133,6 +135,9 @@ def load_features(
         Whether precomputed features on EXHUME_DATA_PATH may be used.
     keep : bool
         Whether to cache also what is quicker to compute than to read.
+    on_demand : bool
+        Whether features that are quicker to compute than to read are encoded when their rows are asked for
+        (`exhume.data.on_demand`), so that they take no memory.
     tick : callable, optional
         Called with rows done, rows of them that an earlier run had finished, and rows in all.
 
@@ -168,6 +173,10 @@ def load_features(
         raise InputError("path", f"given only with data '{OWN}'", path or labels)
     entry = sets.by_name(data)
     model = encoders.build(encoder, replace(options, width=int(np.prod(entry.shape))))
+    if on_demand and encoders.REGISTRY.find(model.name).holding is None:
+        pictures = sets.load(data, place, download=download).head(limit)
+        asked = _on_demand(entry, model, pictures, cache_key(entry, model, limit))
+        return replace(asked, images=pictures) if images else asked
     _require_room(model, entry.train_rows + entry.test_rows, limit)
     found = _cached(entry, model, place, limit)
     # What lies on EXHUME_DATA_PATH was made with the official weights and resized as floats.
@@ -251,6 +260,17 @@ def _computed(
     train, test = (encode(model, rows, batch) for rows in (pictures.train_images, pictures.test_images))
     arrays = (train, pictures.train_labels, test, pictures.test_labels)
     return _wrap(arrays, entry, model, cache_key(entry, model, limit), "computed")
+
+
+def _on_demand(entry: DataSet, model: Encoder, pictures: ImageSet, key: str) -> FeatureSet:
+    train, test = (
+        cast(NDArray[np.float64], EncodedRows(model, rows)) for rows in (pictures.train_images, pictures.test_images)
+    )
+    labels = (np.asarray(part, dtype=np.intp) for part in (pictures.train_labels, pictures.test_labels))
+    train_labels, test_labels = labels
+    return FeatureSet(
+        train, train_labels, test, test_labels, entry.classes, entry.name, model.name, key, "computed on demand"
+    )
 
 
 def _from_file(

@@ -212,4 +212,4 @@ def hardened(
         options["public"] = public_totals(public, ledger.c, expected)
     config = hardened_config(ledger.d, bounds=bounds, rows=expected, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
-    return made.server(ledger)
+    return made.new_server(ledger)

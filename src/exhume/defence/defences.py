@@ -42,6 +42,12 @@ class Defences(Saveable):
         """Return a server behind them; what does not suit the ledger's size is an error now, not at the first head."""
         return Server(ledger, admission=self.admission, release=self.release, accountant=self.accountant)
 
+    def new_server(self, ledger: Ledger) -> Server:
+        """Return a server that begins with this ledger: rules may refuse what it holds before anybody sent anything."""
+        for rule in self.admission:
+            rule.check_start(ledger.summary)
+        return self.server(ledger)
+
     def configuration(self) -> dict[str, Any]:
         """Return what the rules are."""
         names = [getattr(rule, "name", "") or type(rule).__name__ for rule in self.admission]

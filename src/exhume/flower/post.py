@@ -11,9 +11,11 @@ from flwr.app import Message, RecordDict
 
 from exhume.errors import ExhumeError, InputError
 
-__all__ = ["Answer", "Clock", "Mailing", "Postmaster", "RoundFailedError", "Status"]
+__all__ = ["Answer", "Clock", "Mailing", "Postmaster", "RoundFailedError", "Status", "one_line"]
 
 Status = Literal["taken", "nothing", "refused", "malformed", "failed", "late", "not sent"]
+
+_MOST_REASON = 300
 
 
 class RoundFailedError(ExhumeError):
@@ -148,15 +150,21 @@ class Mailing:
         return sorted(answers, key=lambda a: a.node), found
 
 
+def one_line(text: object) -> str:
+    """Return what a node said as one short printable line: a log must not be written by those whom it is about."""
+    line = "".join(c if c.isprintable() else " " for c in str(text)[: 2 * _MOST_REASON])
+    return line if len(line) <= _MOST_REASON else f"{line[:_MOST_REASON]} ..."
+
+
 def _judge(answer: Message | Exception | None, read: Callable[[RecordDict], Any]) -> tuple[Status, str | None, Any]:
     if answer is None:
         return "late", "no answer in time", None
     if isinstance(answer, Exception):
-        return "malformed", f"{type(answer).__name__}: {answer}", None
+        return "malformed", one_line(f"{type(answer).__name__}: {answer}"), None
     if not answer.has_content():
         told = answer.error if answer.has_error() else None
-        return "failed", "no content" if told is None else f"error {told.code}: {told.reason}", None
+        return "failed", "no content" if told is None else one_line(f"error {told.code}: {told.reason}"), None
     try:
         return "nothing", None, read(answer.content)
     except ValueError as error:
-        return "malformed", str(error), None
+        return "malformed", one_line(error), None

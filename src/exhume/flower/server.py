@@ -26,6 +26,7 @@ from exhume.flower.rounds import (
     digest,
     play,
 )
+from exhume.protocol.message import MOST
 
 __all__ = ["Setup", "run", "server_app"]
 
@@ -93,12 +94,17 @@ def server_app(setup: Callable[[Context], Setup]) -> ServerApp:
 
 
 def _measured(heard: dict[int, dict[str, float]]) -> str:
-    told = {node: values for node, values in heard.items() if "accuracy" in values and values.get("rows", 0.0) > 0}
+    told = [values for values in heard.values() if _sensible(values)]
     if not told:
         return f"{len(heard)} nodes heard the head"
-    rows = sum(values["rows"] for values in told.values())
-    mean = sum(values["accuracy"] * values["rows"] for values in told.values()) / rows
+    rows = sum(values["rows"] for values in told)
+    mean = sum(values["accuracy"] * values["rows"] for values in told) / rows
     return f"{len(heard)} nodes heard the head, accuracy {mean:.4f}"
+
+
+def _sensible(values: dict[str, float]) -> bool:
+    """Return whether what a node says of a head can be a share of so many rows; others do not spoil the mean."""
+    return 0 <= values.get("accuracy", -1.0) <= 1 and 1 <= values.get("rows", 0.0) <= MOST
 
 
 def _speak() -> None:

@@ -64,7 +64,7 @@ def progress_bar(console: Console, what: str) -> Iterator[Progress]:
         bar = shown.add_task(what, total=None, count="", told=(), began=now, last=now)
 
         def progress(done: int, reused: int, total: int) -> None:
-            note = f" ({reused} from an earlier run)" if reused else ""
+            note = f" ({reused} done before)" if reused else ""
             told, count = (done, reused, total), f"{done}/{total}{note}"
             shown.update(bar, completed=done, total=total, count=count, told=told, last=time.monotonic())
 

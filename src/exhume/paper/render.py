@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
@@ -19,9 +19,12 @@ from exhume.paper.comparisons import Comparison, Difference, compared, differenc
 from exhume.paper.feature_source import heading
 from exhume.paper.published import source
 from exhume.paper.registry import about
+from exhume.paper.sheet import as_csv
 from exhume.paper.study import FULL, Study
 from exhume.paper.table import Results, Table
 from exhume.paper.values import from_plain
+from exhume.paper.wide import BARS, is_wide, narrow, small_panels
+from exhume.plotting import drawn
 
 __all__ = [
     "AGREEMENT",
@@ -29,9 +32,12 @@ __all__ = [
     "Page",
     "agreement",
     "as_json",
+    "beside",
     "console_table",
     "read_comparisons",
+    "section",
     "sentence",
+    "tall_table",
 ]
 
 AGREEMENT = "How far they agree"
@@ -76,24 +82,17 @@ class Page:
         """Return the cells of every table."""
         return {table.name: compared(table, table.rows(self.studies, self.results)) for table in self.tables}
 
-    def write(self, page: Path, figures: Path, edit: Callable[[str], str] = lambda text: text) -> None:
-        """Write the page, edited if need be, and the figures beside it."""
-        drawn = {}
+    def write(self, page: Path, folder: Path, edit: Callable[[str], str] = lambda text: text) -> None:
+        """Write the page, edited if need be; the figures and the cells as CSV go into the folder."""
         for table in self.tables:
             if table.draw is not None:
-                path = figures / f"{table.name}.svg"
-                table.draw(self.studies, self.results, path)
-                drawn[table.name] = Path(os.path.relpath(path, page.parent)).as_posix()
-        write_files({page: edit(self.markdown(drawn))})
-
-    def markdown(self, drawn: Mapping[str, str]) -> str:
-        """Return the page as text."""
+                table.draw(self.studies, self.results, folder / f"{table.name}.svg")
         cells = self.comparisons()
-        gaps = differences([cell for found in cells.values() for cell in found])
-        lines = [*self._head(), agreement([cell for found in cells.values() for cell in found])]
-        for table in self.tables:
-            lines += self._section(table, cells[table.name], gaps, drawn.get(table.name))
-        return "\n".join(lines).rstrip() + "\n"
+        everything = [cell for found in cells.values() for cell in found]
+        place = Path(os.path.relpath(folder, page.parent)).as_posix()
+        parts = [section(table, cells[table.name], everything, place) for table in self.tables]
+        text = "\n".join([*self._head(), agreement(everything), *parts])
+        write_files({page: edit(text.rstrip() + "\n"), **beside(self.tables, cells, folder)})
 
     def _head(self) -> list[str]:
         sizes = self.studies[0].sizes
@@ -119,25 +118,49 @@ class Page:
             "",
         ]
 
-    def _section(self, table: Table, cells: list[Comparison], gaps: list[Difference], figure: str | None) -> list[str]:
-        where = source(table.name)
-        encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
-        lines = [f"## {table.title} ({encoders})", "", f"`{table.name}`. {about(table)}", ""]
-        if where is not None:
-            lines += [f"Published: {where}.", ""]
-        if figure is not None:
-            lines += [f"![{table.title}]({figure})", ""]
-        columns = [c for c in table.columns if any(cell.column == c for cell in cells)]
-        lines += [
-            "| data | row | | " + " | ".join(columns) + " | trials |",
-            "|---|---|---|" + "---|" * len(columns) + "---|",
-        ]
-        lines += ["| " + " | ".join(line) + " |" for line in _lines(cells, columns)]
-        lines.append("")
-        mine = [gap for gap in gaps if gap.cell.table == table.name]
-        if mine:
-            lines += ["Differences:", "", *(_bullet(gap) for gap in mine), ""]
-        return lines
+
+def section(table: Table, cells: list[Comparison], everything: Sequence[Comparison], place: str) -> str:
+    """Return the section of a table, from its cells and those of the whole page.
+
+    Figures and CSV are in the folder ``place``, as seen from the page. A table that is too wide to be followed is
+    drawn, and stands on its side.
+    """
+    where = source(table.name)
+    encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
+    lines = [f"## {table.title} ({encoders})", "", f"`{table.name}`. {about(table)}", ""]
+    if where is not None:
+        lines += [f"Published: {where}.", ""]
+    columns = _columns(table, cells)
+    if table.draw is not None or is_wide(columns):
+        lines += [f"![{table.title}]({place}/{table.name}.svg)", ""]
+    if is_wide(columns):
+        lines += [BARS, ""] if table.draw is None else []
+        titles, *body = narrow(cells, columns) or [[]]
+        if titles:
+            lines += ["Measured, and in brackets the published value.", "", *_markdown(titles, body), ""]
+    else:
+        lines += [*_markdown(["data", "row", "", *columns, "trials"], _lines(cells, columns)), ""]
+    lines += [f"The cells as CSV: [{table.name}.csv]({place}/{table.name}.csv).", ""]
+    mine = [gap for gap in differences(everything) if gap.cell.table == table.name]
+    if mine:
+        lines += ["Differences:", "", *(_bullet(gap) for gap in mine), ""]
+    return "\n".join(lines)
+
+
+def beside(tables: Iterable[Table], cells: Mapping[str, list[Comparison]], folder: Path) -> dict[Path, str | bytes]:
+    """Return the files that belong to the sections: the cells of every table as CSV, the figures of wide ones."""
+    files: dict[Path, str | bytes] = {}
+    for table in tables:
+        found = cells[table.name]
+        files[folder / f"{table.name}.csv"] = as_csv(found)
+        if table.draw is None and is_wide(columns := _columns(table, found)):
+            files[folder / f"{table.name}.svg"] = drawn(small_panels(found, columns), ".svg")
+    return files
+
+
+def _columns(table: Table, cells: Sequence[Comparison]) -> list[str]:
+    """Return the columns that some cell is in, in the order of the page."""
+    return [column for column in table.columns if any(cell.column == column for cell in cells)]
 
 
 def _lines(cells: Sequence[Comparison], columns: Sequence[str]) -> list[list[str]]:
@@ -198,10 +221,24 @@ def _markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[st
 def console_table(table: Table, cells: Sequence[Comparison]) -> RichTable:
     """Return one table for the console."""
     encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
-    columns = [c for c in table.columns if any(cell.column == c for cell in cells)]
+    columns = _columns(table, cells)
     made = RichTable("data", "row", "", *columns, "trials", title=f"{table.title} ({encoders})", title_justify="left")
     for line in _lines(cells, columns):
         made.add_row(*line, style="dim" if line[2] == "published" else None)
+    return made
+
+
+def tall_table(table: Table, cells: Sequence[Comparison]) -> RichTable:
+    """Return one table for a narrow console: a line a value, the rows one below the other."""
+    encoders = ", ".join(dict.fromkeys(cell.encoder for cell in cells))
+    made = RichTable(title=f"{table.title} ({encoders})", title_justify="left", box=None, header_style="bold")
+    for column in ("", "measured", "published"):
+        made.add_column(column, overflow="fold")
+    for (data, row), group in groupby(cells, key=lambda cell: (cell.data, cell.row)):
+        found = list(group)
+        made.add_row(f"{heading(data)}, {row}", f"{found[0].trials} trials", "", style="bold")
+        for cell in found:
+            made.add_row(f"  {cell.column}", *("–" if v is None else str(v) for v in (cell.measured, cell.published)))
     return made
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from exhume.errors import DataError
 from exhume.paper.comparisons import Comparison
-from exhume.paper.render import AGREEMENT, agreement
+from exhume.paper.render import AGREEMENT, agreement, section
+from exhume.paper.table import Table
 
-__all__ = ["agreeing_page", "renewed_comparisons", "renewed_page"]
+__all__ = ["agreeing_page", "rendered_page", "renewed_comparisons", "renewed_page"]
 
 _SECTION = re.compile(r"^## .*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_RENEWED = re.compile(r"^Renewed by `[^`\n]+`\.$", re.MULTILINE)
 _NAME = re.compile(r"^## [^\n]*\n\n`([a-z0-9_]+)`\. ")
 
 
@@ -31,6 +33,25 @@ def renewed_page(page: str, fresh: str, names: Sequence[str], command: str) -> s
         old = [part for part in _SECTION.findall(page) if _name(part) == name]
         page = page.replace(old[0], section) if old else f"{page.rstrip()}\n\n{section}"
     return page.rstrip() + "\n"
+
+
+def rendered_page(page: str, tables: Sequence[Table], cells: Mapping[str, list[Comparison]], place: str) -> str:
+    """Return a page whose sections are written again from the cells; its head and who renewed what stay.
+
+    Raises
+    ------
+    DataError
+        If the page lacks the section of a table that has cells.
+    """
+    everything = [cell for found in cells.values() for cell in found]
+    sections = {_name(part): part for part in _SECTION.findall(page)}
+    for table in tables:
+        if table.name not in sections:
+            raise DataError(f"the page has no section {table.name}")
+        old = sections[table.name]
+        parts = [section(table, cells[table.name], everything, place).rstrip(), *_RENEWED.findall(old)]
+        page = page.replace(old, "\n\n".join(parts) + "\n\n")
+    return agreeing_page(page, everything).rstrip() + "\n"
 
 
 def agreeing_page(page: str, cells: Sequence[Comparison]) -> str:

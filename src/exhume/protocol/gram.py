@@ -116,8 +116,9 @@ class Gram(ABC):
         return np.asarray(rows.T @ (signs[:, None] * (rows @ right)))
 
     def band(self, which: slice) -> Matrix:
-        """Return some rows of the matrix."""
-        found = None if self.small else self.products
+        """Return some rows of the matrix: those of one product are the same to the last bit, written out or not."""
+        written = self._dense is not None or (self.small and self.rank > 1)
+        found = None if written else self.products
         if found is None:
             return self.dense[which]
         rows, signs = found

@@ -18,7 +18,7 @@ from exhume.numerics import Matrix
 from exhume.protocol._checks import as_features, extent
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["as_grid", "check_on_grid", "check_room", "rows_left", "snap"]
+__all__ = ["as_grid", "check_on_grid", "check_room", "headroom", "rows_left", "snap"]
 
 _LIMIT = 2.0**53
 
@@ -77,6 +77,11 @@ def check_room(after: Summary, grid: float) -> None:
                 f"below 2**53 = {_LIMIT:.0f} grid steps after the update",
                 f"{extent(steps):.0f}",
             )
+
+
+def headroom(grid: float) -> float:
+    """Return what no entry of a gram may reach on a grid."""
+    return _LIMIT * grid**2
 
 
 def rows_left(total: Summary, grid: float, largest: float) -> int:

@@ -77,7 +77,8 @@ class Ledger:
         self._solver = solver
         if self._grid is not None:
             check_on_grid(Update.adding(total), self._grid)
-        self._gram: Matrix = np.ascontiguousarray(total.gram).copy()
+        # Nobody can write to the gram of a summary: it is ours as it is, until an update leaves it behind.
+        self._gram: Matrix = np.ascontiguousarray(total.gram)
         self._moment: Matrix = total.moment.copy()
         self._check_size(float(np.trace(self._gram)), self._moment, "total")
         # The gram of an update is written beside the old one, which is still whole if the update fails.
@@ -163,15 +164,18 @@ class Ledger:
         """Add and delete: ``S + S+ - S-`` and ``G + G+ - G-``. On any error the ledger is bitwise as before."""
         self._apply(update, Lost())
 
-    def apply_round(self, updates: Sequence[Update]) -> list[InputError | None]:
+    def apply_round(self, updates: Sequence[Update], *, proved: bool = False) -> list[InputError | None]:
         """Apply the sum of all updates that fit together; returns for each the error that left it out, or None.
 
         Where the sum of all does not fit, halves are tried, the first before the second, down to single updates: an
         update that the ledger cannot take is left out, and the others are taken. Of updates that fit one by one but not
         together, those that came first are taken.
+
+        With ``proved`` the caller knows that ``S + gamma I`` stays positive definite: no factor is made before somebody
+        asks for a head or a solve.
         """
         try:
-            self._apply(*_summed(updates))
+            self._apply(*_summed(updates), proved=proved)
         except InputError as error:
             if len(updates) == 1:
                 return [error]
@@ -263,7 +267,7 @@ class Ledger:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_spare": None}
 
-    def _apply(self, update: Update, summed: Lost) -> None:
+    def _apply(self, update: Update, summed: Lost, *, proved: bool = False) -> None:
         """Apply an update in whose making so much was lost already."""
         if (update.d, update.c) != (self.d, self.c):
             raise InputError(
@@ -283,9 +287,9 @@ class Ledger:
             traces = max(before, 0.0) + ridge, max(before + change, 0.0) + ridge
             summed = summed + Lost.by_update(update, traces, moment, rows)
         zero = net.gram_is_zero
-        if not self._follow(net, moment, zero):
+        if proved or not self._follow(net, moment, zero):
             if not zero or self.pending:
-                self._renew(self._load(None if zero else net))
+                self._renew(self._load(None if zero else net, factor=not proved), factor=not proved)
             self._weights = None
         self._moment, self._lost = moment, self._lost + summed
         self._changes += not zero
@@ -309,9 +313,10 @@ class Ledger:
         self._pending, self._weights = moved
         return True
 
-    def _renew(self, gram: Matrix) -> None:
-        """Factor the gram that was loaded, and keep it if that goes well."""
-        self._refactor()
+    def _renew(self, gram: Matrix, *, factor: bool = True) -> None:
+        """Keep the gram that was loaded, after its factor was made, if it is to be made now and that goes well."""
+        if factor:
+            self._refactor()
         self._spare, self._gram = self._gram, gram
         if self._pending is not None:
             self._pending = PendingRows.nothing(self.d)
@@ -347,13 +352,15 @@ class Ledger:
                 self._size = self.size()
         return self._factor.T
 
-    def _load(self, net: Summary | None) -> Matrix:
-        """Return the gram after what is pending and ``net`` in the spare place, and what LAPACK reads of it loaded.
+    def _load(self, net: Summary | None, *, factor: bool = True) -> Matrix:
+        """Return the gram after what is pending and ``net`` in the spare place; with ``factor``, loaded for LAPACK.
 
         LAPACK reads one triangle, and its copy is made block by block while the rows are in the cache.
         """
         self._factored = False
-        gram = self._spare if self._spare is not None else np.empty_like(self._gram)
+        gram = self._spare
+        if gram is None or not gram.flags.writeable:
+            gram = np.empty_like(self._gram)
         self._spare = gram
         for i in range(0, self.d, _BLOCK):
             rows = slice(i, i + _BLOCK)
@@ -364,7 +371,8 @@ class Ledger:
                 np.copyto(gram[rows], old)
             else:
                 np.add(old, net.band(rows), out=gram[rows])
-            np.copyto(self._factor[rows, i:], gram[rows, i:])
+            if factor:
+                np.copyto(self._factor[rows, i:], gram[rows, i:])
         return gram
 
     def _check_size(self, trace: float, moment: Matrix, field: str) -> None:

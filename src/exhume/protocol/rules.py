@@ -11,7 +11,7 @@ from typing import ClassVar
 from exhume.errors import InputError
 from exhume.protocol.head import Head, round_to, significant_bits
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.summary import Update
+from exhume.protocol.summary import Summary, Update
 
 __all__ = ["Accountant", "AdmissionRule", "Counts", "Exposure", "Heads", "Occasion", "ReleaseRule", "Undo", "keep"]
 
@@ -84,14 +84,25 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
                 self.name or type(self).__name__, "copyable, or with a checkpoint of its own", error
             ) from None
 
+    def settle(self) -> None:  # noqa: B027 - most leave nothing
+        """Do what the step that has just counted left to do. Its sender waits for it, and nobody after it does."""
+
 
 class AdmissionRule(_Part):
     """Accepts or refuses updates before they touch the ledger."""
 
     @property
+    def keeps_positive(self) -> bool:
+        """Whether all that passes is rows, and deletions rows that came: then no message can make the sum singular."""
+        return False
+
+    @property
     def asks(self) -> frozenset[str]:
         """What a message must carry to pass this rule: of ``"tag"`` and ``"rows"``, by default nothing."""
         return frozenset()
+
+    def check_start(self, total: Summary) -> None:
+        """Refuse, by an error, what a new server's ledger holds before anybody sent anything."""
 
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:
@@ -114,6 +125,11 @@ class AdmissionRule(_Part):
 
 class ReleaseRule(_Part):
     """Decides what head, if any, goes out after an accepted change."""
+
+    @property
+    def makes_heads(self) -> bool:
+        """Whether heads are made of the occasion alone. The head that is passed then has no numbers (NaN)."""
+        return False
 
     @abstractmethod
     def release(self, head: Head, occasion: Occasion) -> Head | None:

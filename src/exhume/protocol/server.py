@@ -82,6 +82,8 @@ class Server:
         self._counts = Counts()
         self._head: Head | None = None
         self._lock = threading.RLock()
+        self._solves = accountant is not None or not self._release.makes_heads
+        self._proved = not self._solves and any(rule.keeps_positive for rule in self._admission)
         for part in self._parts():
             part.check_size(ledger.d, ledger.c)
             part.checkpoint(())  # a rule that cannot be put back is found now, not in the middle of a step
@@ -205,6 +207,8 @@ class Server:
                 undo.callback(part.checkpoint(clients))
             yield
             undo.pop_all()
+        for part in self._parts():
+            part.settle()
 
     def _refusal(self, client: str, update: Update) -> RefusedError | None:
         if (update.d, update.c) != self.shape:
@@ -223,7 +227,9 @@ class Server:
         try:
             with self._whole_step(tuple(pending[i][0] for i in wanted)):
                 moves = [self._moves(*pending[i]) for i in wanted]
-                errors = self._ledger.apply_round(moves) if wanted else []
+                # The totals to start from are nobody's proof: they have a factor before the first step counts.
+                proved = self._proved and self._ledger.factorisations > 0
+                errors = self._ledger.apply_round(moves, proved=proved) if wanted else []
                 left_out = [(i, error) for i, error in zip(wanted, errors, strict=True) if error is not None]
                 done = list(zip(wanted, moves, errors, strict=True))
                 taken = [(*pending[i], move) for i, move, error in done if error is None]
@@ -262,8 +268,8 @@ class Server:
 
     def _broadcast(self, clients: tuple[str, ...], updates: tuple[Update, ...], counts: Counts) -> Head | None:
         """Ask who decides on a release, and publish the step: the last thing that a step does."""
-        weights = self._ledger.head()
-        if not np.isfinite(weights).all():
+        weights = self._ledger.head() if self._solves else np.full(self.shape, np.nan)
+        if self._solves and not np.isfinite(weights).all():
             raise _NoHeadError("update", "such that the head stays finite", "an overflow in the solve")
         fresh = Head(weights, serial=counts.broadcasts + 1)
         occasion = Occasion(self._ledger, clients, updates, counts)

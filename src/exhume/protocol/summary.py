@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 
 from exhume.errors import InputError
-from exhume.numerics import Matrix
+from exhume.numerics import Matrix, mirrored
 from exhume.protocol._checks import as_features, as_labels, as_matrix, check_finite, check_symmetric
 from exhume.protocol.gram import DenseGram, FactorGram, Gram, RowsGram, combined, negated, no_gram, sealed
 
@@ -81,6 +83,27 @@ class Summary:
             raise InputError("features", f"at most d = {rows.shape[1]} rows of a factored summary", len(rows))
         held = RowsGram(_frozen(rows)) if few else DenseGram(sealed(rows.T @ rows))
         return cls._made(held, sealed(rows.T @ onehot))
+
+    @classmethod
+    def of_blocks(cls, blocks: Iterable[tuple[Any, Any]], classes: int) -> Summary:
+        """Summarise many rows that come as blocks of features and labels: one d x d matrix, and one block at a time.
+
+        The sum is that of `of` up to roundoff: products are added block by block, and half of them are computed.
+        """
+        if classes < 1:
+            raise InputError("classes", "at least 1", classes)
+        gram = moment = np.empty((0, 0))
+        for features, labels in blocks:
+            rows = np.ascontiguousarray(as_features(features, len(gram) or None))
+            index = as_labels(labels, len(rows), classes)
+            if not len(gram):
+                gram, moment = np.zeros((rows.shape[1],) * 2, order="F"), np.zeros((rows.shape[1], classes))
+            gram = np.asarray(dsyrk(1.0, rows.T, beta=1.0, c=gram, lower=1, overwrite_c=1))
+            for k in np.unique(index):
+                moment[:, k] += rows[index == k].sum(axis=0)
+        if not len(gram):
+            raise InputError("blocks", "at least one block of rows", "none")
+        return cls._made(DenseGram(sealed(mirrored(gram.T))), sealed(moment))
 
     @classmethod
     def factored(cls, factor: Any, moment: Any, signs: Any = None) -> Summary:

@@ -45,18 +45,10 @@ def new_token(kind: str) -> tuple[str, str, str]:
 
 
 class Tokens:
-    """All tokens of a store: read once, kept in memory, changed on the disk first.
+    """All tokens of a store: read once, kept in memory, changed on the disk first."""
 
-    Parameters
-    ----------
-    engine
-        The store's database.
-    most
-        Most clients that there may ever be: rows of one that was revoked stay.
-    """
-
-    def __init__(self, engine: sa.Engine, most: int | None = None) -> None:
-        self._engine, self._mutex, self._most = engine, threading.Lock(), most
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine, self._mutex = engine, threading.Lock()
         with engine.connect() as connection:
             found = [Enrolled(*row) for row in connection.execute(sa.select(*(CLIENTS.c[name] for name in _COLUMNS)))]
         self._held = {one.id: one for one in found}
@@ -84,11 +76,6 @@ class Tokens:
         with self._mutex:
             if any(one.name == name for one in self.active(kind)):
                 raise InputError("name", "one that holds no token yet (rotate gives a new one)", repr(name))
-            known = {one.name for one in self.all("client")} | {name}
-            if kind == "client" and self._most is not None and len(known) > self._most:
-                raise InputError(
-                    "name", f"one of at most {self._most} clients: this grid holds no more rows", repr(name)
-                )
             return self._made(name, kind, ())
 
     def adopt(self, token: str, name: str, kind: str, *, alone: bool = False) -> None:

@@ -14,7 +14,7 @@ from fastapi import Request
 
 from exhume.defence.interference import reads_of
 from exhume.service.auth import Enrolled, Tokens
-from exhume.service.limits import Rates, body_limit, most_clients
+from exhume.service.limits import Rates, body_limit
 from exhume.service.metrics import Metrics
 from exhume.service.problems import ProblemError
 from exhume.service.rounds import Gathering
@@ -75,7 +75,7 @@ class FederationService:
     gathering: Gathering = field(default_factory=Gathering)
 
     def __post_init__(self) -> None:
-        self.tokens = Tokens(self.store.engine, most_clients(self.store.server))
+        self.tokens = Tokens(self.store.engine)
         self.rates = Rates(self.limits.per_minute, self.limits.burst)
         self.writer = Writer(self.store, self.gathering, self.limits.queue)
         self.most_bytes = body_limit(*self.store.shape, self.limits.rows)

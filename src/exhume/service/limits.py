@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 
 from exhume.defence.admission.bounded_influence import BoundedInfluence
 from exhume.defence.bounds import Bounds
-from exhume.errors import InputError
 from exhume.protocol.server import Server
 from exhume.service.problems import ProblemError
 
-__all__ = ["Rates", "body_limit", "bounds_of", "most_clients", "read_body"]
+__all__ = ["Rates", "body_limit", "bounds_of", "read_body"]
 
 _HEADER = 1 << 16
 _MOST_KNOWN = 10_000
@@ -29,29 +28,6 @@ def body_limit(d: int, c: int, rows: int) -> int:
 def bounds_of(server: Server) -> Bounds | None:
     """Return the public bounds in force, if a rule has some."""
     return next((rule.bounds for rule in server.admission if isinstance(rule, BoundedInfluence)), None)
-
-
-def most_clients(server: Server) -> int | None:
-    """Return how many clients a bit-exact ledger has room for, each with all its rows; None for any number.
-
-    Totals past 2**53 grid steps are refused. A client who could bring them there would read from the refusal how large
-    everybody's totals are.
-
-    Raises
-    ------
-    InputError
-        If one client alone could.
-    """
-    grid, bounds = server.grid, bounds_of(server)
-    if grid is None or bounds is None:
-        return None
-    most = math.floor(2.0**53 * grid**2 / (bounds.client_rows * bounds.longest**2))
-    if most < 1:
-        allowed = (
-            f"so coarse that one client's {bounds.client_rows} rows of length {bounds.longest:g} fit below 2**53 steps"
-        )
-        raise InputError("ledger.grid", allowed, grid)
-    return most
 
 
 async def read_body(stream: AsyncIterator[bytes], length: str | None, most: int, seconds: float) -> bytes:

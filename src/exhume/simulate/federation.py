@@ -74,13 +74,13 @@ class Federation:
 
     def __init__(self, scenario: Scenario, server: Server, *, seed: int = 0, colluders: int = 1) -> None:
         self.scenario, self.server = scenario, server
-        first = scenario.names[scenario.attacker]
-        self.attackers = (first, *(f"{first} as {i + 2}" for i in range(colluders - 1)))
-        """The names of the malicious client."""
+        *planned, self.spare = scenario.identities(colluders)
+        self.attackers = tuple(planned)
+        """The names of the malicious client; `spare` is one more, which nobody planned for."""
         self.service = Service()
         self.log: list[tuple[str, Update]] | None = None
         """Accepted messages from here on, for those who set it to a list."""
-        everybody = {*scenario.names, *self.attackers}
+        everybody = {*scenario.names, *self.attackers, self.spare}
         self._keys = {name: signing_key(name, seed) for name in everybody}
         self._counters = dict.fromkeys(everybody, 0)
         self.known: Known = known_of(server)
@@ -123,8 +123,7 @@ class Federation:
         An accountant that only reports is added where the rules have none: it changes no head.
         """
         ledger = Ledger.zeros(scenario.d, scenario.classes, scenario.gamma)
-        first = scenario.names[scenario.attacker]
-        names = [*scenario.names, *(f"{first} as {i + 2}" for i in range(colluders - 1))]
+        names = list(dict.fromkeys([*scenario.names, *scenario.identities(colluders)]))
         server = watched(build_defences(rules, ledger, names, seed), scenario.d).server(ledger)
         server = server if carrier is None else carrier(server, names)
         made = cls(scenario, server, seed=seed, colluders=colluders)

@@ -30,9 +30,9 @@ __all__ = ["LEAN_FROM", "LEAN_SQUARES", "LeanCampaign"]
 LEAN_FROM = 4096
 """From so many features on an audit is lean where its recoveries allow it."""
 
-LEAN_SQUARES = 7
+LEAN_SQUARES = 6
 """Matrices of d x d numbers that a lean campaign holds: the server's gram, its factor and the place of the next gram;
-A, H and the factor of A; one more while any of them is made."""
+A, H and the factor of A, or while these are made H, its factor and the stack of answers."""
 
 _BAND = 512
 
@@ -122,7 +122,7 @@ class LeanCampaign(Campaign):
 
 def _state_error(state: State, federation: Federation) -> float:
     """Return the relative error of an identified A, band by band; on the live coordinates where these are not all."""
-    gram, gamma = federation.server.ledger.summary.gram, federation.scenario.gamma
+    gram, gamma = federation.scenario.total.gram, federation.scenario.gamma
     off = size = 0.0
     for i in range(0, len(gram), _BAND):
         band = gram[i : i + _BAND].copy()

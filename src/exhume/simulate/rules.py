@@ -24,7 +24,7 @@ from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Heads, ReleaseRule
 from exhume.protocol.server import Server
 from exhume.protocol.summary import Update
-from exhume.simulate.scenario import Scenario
+from exhume.simulate.scenario import BLOCK, BLOCKWISE_FROM, Scenario
 
 __all__ = [
     "HARDENED",
@@ -115,7 +115,9 @@ def bounds_of(scenario: Scenario) -> Bounds:
     rows = scenario.calibration if len(scenario.calibration) else np.concatenate(scenario.parts)
     later = [len(more) for more in scenario.reserve] or [0] * len(scenario.parts)
     most = max(len(part) + more for part, more in zip(scenario.parts, later, strict=True))
-    return Bounds.measure(scenario.features[rows], client_rows=2 * max(most, 1))
+    blocks = np.array_split(rows, 1 if scenario.d < BLOCKWISE_FROM else -(-len(rows) // BLOCK))
+    measured = [Bounds.measure(scenario.features[block], client_rows=2 * max(most, 1)) for block in blocks]
+    return max(measured, key=lambda bounds: bounds.longest)
 
 
 def uploads_of(scenario: Scenario) -> int:

@@ -18,6 +18,12 @@ __all__ = ["Scenario", "deal", "spread_records"]
 HONEST = 8
 """Honest clients that `deal` makes."""
 
+BLOCK = 2000
+"""Rows that are summed up together where there are many features."""
+
+BLOCKWISE_FROM = 4096
+"""From so many features on totals are summed up block by block."""
+
 RESERVE = 0.15
 """Share of an honest client's rows that it adds later, one message at a time."""
 
@@ -47,6 +53,8 @@ class Scenario:
     test_features: Matrix | None = None
     test_labels: Rows | None = None
     seed: int = 0
+    shown: int | None = None
+    """How many of the malicious client's rows are looked at (`own`); all of them if None."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.attacker < len(self.parts):
@@ -62,6 +70,11 @@ class Scenario:
         """What the clients are called."""
         return tuple(f"client {k}" for k in range(len(self.parts)))
 
+    def identities(self, colluders: int) -> tuple[str, ...]:
+        """Return the names of the malicious client: as many as the operator plans for, and one more."""
+        first = self.names[self.attacker]
+        return (first, *(f"{first} as {i + 2}" for i in range(colluders - 1)), f"{first} again")
+
     @property
     def honest(self) -> tuple[int, ...]:
         """The clients that are not malicious."""
@@ -69,13 +82,24 @@ class Scenario:
 
     @cached_property
     def total(self) -> Summary:
-        """Everybody's rows, summed."""
-        return self.summary(np.concatenate(self.parts))
+        """Everybody's rows, summed: of many features block by block, so that no copy of all rows is made."""
+        rows = np.concatenate(self.parts)
+        if self.d < BLOCKWISE_FROM:
+            return self.summary(rows)
+        parts = (rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK))
+        return Summary.of_blocks(((self.features[part], self.labels[part]) for part in parts), self.classes)
 
     @property
     def own(self) -> tuple[Matrix, Rows]:
-        """Features and labels that the malicious client has in the ledger."""
+        """Features and labels that the malicious client has in the ledger, as far as they are looked at."""
+        if self.shown is not None:
+            return self._shown
         rows = self.parts[self.attacker]
+        return self.features[rows], self.labels[rows]
+
+    @cached_property
+    def _shown(self) -> tuple[Matrix, Rows]:
+        rows = self.parts[self.attacker][: self.shown]
         return self.features[rows], self.labels[rows]
 
     @cached_property

@@ -66,7 +66,8 @@ def _honest(scenario: Scenario, size: int, count: int, rng: np.random.Generator)
     for i, chosen in enumerate(rng.choice(len(parts), count, p=shares / shares.sum())):
         part = parts[chosen]
         rows = rng.choice(part, size, replace=size > len(part))
-        kernel = scenario.features[rows] @ scenario.features[rows].T
+        chosen = scenario.features[rows]
+        kernel = chosen @ chosen.copy().T  # of one array NumPy computes half, with other last bits
         same = scenario.labels[rows][:, None] == scenario.labels[rows][None, :]
         found[i] = np.sqrt((kernel**2).sum() + kernel[same].sum())
     return found

@@ -1,10 +1,11 @@
-"""What a store is of: the ledger's size and mode, and the defences. A store of anything else is refused by name."""
+"""What a store is of: the ledger's size and mode, the defences, an app's plan. Any other is refused by name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,8 @@ class ServerSetup:
         The rules; secrets among their options are in no store.
     public
         Totals of public rows, for a rule that asks for them. A store keeps a digest of them, and takes no others.
+    app
+        What else must not change while the store is used: an app's settings by which clients know what they sent.
     """
 
     d: int
@@ -59,6 +62,7 @@ class ServerSetup:
     grid: float | None = None
     defence: Config = field(default_factory=Config)
     public: Summary | None = field(default=None, repr=False, compare=False)
+    app: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def ledger(self) -> Ledger:
         """Return the ledger of nobody's data."""
@@ -84,6 +88,7 @@ class ServerSetup:
         for place, entry in entries:
             found[place] = entry.rule
             found |= {f"{place}.{name}": value for name, value in entry.options.items() if not is_secret(name)}
+        found |= {f"app.{name}": value for name, value in self.app.items()}
         return {name: json.dumps(value, sort_keys=True, default=str) for name, value in found.items()}
 
     def check(self, theirs: str) -> None:

@@ -14,17 +14,16 @@ of the columns that were read. Where a gram stands (the attacker's own rows), w 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import svd
 
 from exhume.attack._line import line
+from exhume.attack.symmetric_regression import SymmetricRegression
 from exhume.attack.transcript import Transcript
 from exhume.attack.watched import Watched, blank, rounding, visible
 from exhume.errors import NotIdentifiedError
-from exhume.numerics import Matrix, Rows, relative, symmetric
+from exhume.numerics import Matrix, relative
 
 __all__ = ["Change", "Stitched", "stitched"]
 
@@ -100,7 +99,7 @@ def stitched(watched: Watched) -> Stitched:
     found = [_jump_of(watched, i) for i in range(len(watched.broadcasts))]
     stretch = _stretch(watched, found)
     events = [event for event in found if event is not None]
-    basis = _Basis.of(stretch)
+    basis = SymmetricRegression.of(stretch.Z, stretch.row_noise, stretch.column_noise)
     whole = basis.whole(stretch.X)
     H, fit = basis.symmetric_part(whole), _Fit.none()
     rounds, moved = 0, np.inf
@@ -225,87 +224,6 @@ def _lefts(events: list[_Event], H: Matrix, blocks: list[Matrix]) -> list[Matrix
 
 
 @dataclass(frozen=True, repr=False)
-class _Basis:
-    """The scaled stack of known sides by its singular values: symmetric regression on it, and what that leaves."""
-
-    U: Matrix
-    s: Matrix
-    V: Matrix
-    row: Matrix
-    column: Matrix
-    kept: int
-
-    @classmethod
-    def of(cls, stretch: _Stretch) -> _Basis:
-        row, column = stretch.row_noise, stretch.column_noise
-        d = len(row)
-        scaled = stretch.Z * row[:, None] / column
-        if scaled.shape[1] < d:
-            scaled = np.hstack([scaled, np.zeros((d, d - scaled.shape[1]))])
-            column = np.concatenate([column, np.ones(d - len(column))])
-        U, s, Vt = svd(scaled, full_matrices=True, check_finite=False)
-        return cls(U, np.where(s > 1e-14 * s[0], s, 0.0), Vt.T, row, column, stretch.Z.shape[1])
-
-    def left(self, vectors: Matrix) -> Matrix:
-        """Return left factors in the scaled basis."""
-        return np.asarray(self.U.T @ (vectors / self.row[:, None]))
-
-    def right(self, vectors: Matrix) -> Matrix:
-        """Return right factors (N x k) in the scaled basis."""
-        scaled = vectors / self.column[: self.kept, None]
-        return np.asarray(self.V[: self.kept].T @ scaled)
-
-    def whole(self, X: Matrix) -> Matrix:
-        """Return a stack in the scaled basis (d x N)."""
-        return self.left(X) / self.column[: self.kept] @ self.V[: self.kept]
-
-    def back(self, C: Matrix) -> Matrix:
-        """Return a stack in this basis as it was."""
-        stack: Matrix = (self.U @ C @ self.V.T) * self.row[:, None] * self.column
-        return stack[:, : self.kept]
-
-    def symmetric_part(self, C: Matrix) -> Matrix:
-        """Return the symmetric H with the least weighted ``|X - H Z|``; zero where nothing was read."""
-        d, s = len(self.s), self.s
-        B = C[:, :d] * s
-        size = s[:, None] ** 2 + s[None, :] ** 2
-        inner = np.divide(B + B.T, size, out=np.zeros((d, d)), where=size > 0)
-        half = self.U * self.row[:, None]
-        return symmetric(half @ inner @ half.T)
-
-    def skew(self, C: Matrix) -> Matrix:
-        """Return what no symmetric H explains of a stack's first d columns in this basis: one number a pair i < j."""
-        s, (i, j) = self.s, self.pairs
-        return np.asarray((s[i] * C[i, j] - s[j] * C[j, i]) * self.weight)
-
-    def skew_of(self, a: Matrix, b: Matrix) -> Matrix:
-        """Return the same for the rank-one stack ``a b'``."""
-        s, (i, j) = self.s, self.pairs
-        sa = s * a
-        return np.asarray((sa[i] * b[j] - sa[j] * b[i]) * self.weight)
-
-    @cached_property
-    def pairs(self) -> tuple[Rows, Rows]:
-        """All i < j."""
-        return np.triu_indices(len(self.s), 1)
-
-    @cached_property
-    def weight(self) -> Matrix:
-        """``1 / |(s_i, s_j)|`` for all pairs; zero for a pair that was never read."""
-        size = np.hypot(self.s[self.pairs[0]], self.s[self.pairs[1]])
-        return np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-
-    def misfit(self, C: Matrix) -> float:
-        """Return the root mean square of what no symmetric H explains of a stack in this basis, in units of rounding.
-
-        Symmetry costs a pair's two numbers one, so ``d (d - 1) / 2`` numbers are left of the first d columns.
-        """
-        d = len(self.s)
-        left = float(np.sum(self.skew(C) ** 2) + np.sum(C[:, d:] ** 2))
-        return float(np.sqrt(left / max(d * (d - 1) // 2 + C[:, d:].size, 1)))
-
-
-@dataclass(frozen=True, repr=False)
 class _Fit:
     """The unknowns of all events, and the part of X that is their doing."""
 
@@ -319,7 +237,9 @@ class _Fit:
         return cls([], [], np.zeros((1, 1)), 0.0)
 
 
-def _fitted(stretch: _Stretch, basis: _Basis, whole: Matrix, events: list[_Event], lefts: list[Matrix]) -> _Fit:
+def _fitted(
+    stretch: _Stretch, basis: SymmetricRegression, whole: Matrix, events: list[_Event], lefts: list[Matrix]
+) -> _Fit:
     """Solve for every R (and the right factors of merged changes) by least squares on the asymmetry of X."""
     terms = [t for k in range(len(events)) for t in _terms(stretch, events[k], lefts[k])]
     if not terms:
@@ -357,7 +277,7 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 
 
 def _solve(
-    basis: _Basis, whole: Matrix, left: Matrix, right: Matrix, owner: NDArray[np.intp]
+    basis: SymmetricRegression, whole: Matrix, left: Matrix, right: Matrix, owner: NDArray[np.intp]
 ) -> tuple[Matrix, Matrix, float]:
     """Return unknowns, their standard errors and the misfit.
 

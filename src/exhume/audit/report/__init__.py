@@ -22,7 +22,7 @@ from exhume.audit.report.figures import INK, Illustration, style
 from exhume.audit.report.flow import flow_of
 from exhume.audit.report.folding import fold, fold_effects
 from exhume.audit.report.prose import passages
-from exhume.audit.report.terms import TERMS, term
+from exhume.audit.report.terms import TERMS, commands_marked, term
 from exhume.audit.verdict import quantity
 from exhume.audit.verdict_defended import is_proved
 from exhume.files import write_files
@@ -99,6 +99,7 @@ def render_html(report: Report, pictures: Sequence[Drawn], threat: str) -> str:
     )
     environment.filters["quantity"] = quantity
     environment.filters["counts"] = _counts
+    environment.filters["commands"] = commands_marked
     environment.filters["share"] = lambda value: "-" if value is None else f"{value:.0%}"
     environment.globals["t"] = term
     headline, *lines = report.verdict.text.splitlines()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from markupsafe import Markup, escape
 
-__all__ = ["TERMS", "term"]
+__all__ = ["TERMS", "commands_marked", "term"]
+
+_COMMAND = re.compile(r"exhume (?:audit|advise)(?: --[a-z-]+(?: (?:'[^']*'|[^\s-]\S*))?)*")
 
 TERMS: dict[str, str] = {
     "head": "The classifier that the server sends to everybody after a change: one column of weights per class.",
@@ -35,3 +39,13 @@ TERMS: dict[str, str] = {
 def term(name: str, shown: str = "") -> Markup:
     """Return a word with its explanation on hover."""
     return Markup('<abbr title="{}">{}</abbr>').format(TERMS[name], escape(shown or name))
+
+
+def commands_marked(text: str) -> Markup:
+    """Return a sentence whose commands are marked as code; a line breaks between their words, not at a hyphen."""
+    pieces, end = [], 0
+    for found in _COMMAND.finditer(text):
+        words = Markup(" ").join(Markup("<span>{}</span>").format(word) for word in found[0].split(" "))
+        pieces += [escape(text[end : found.start()]), Markup('<code class="command">{}</code>').format(words)]
+        end = found.end()
+    return Markup("").join([*pieces, escape(text[end:])])

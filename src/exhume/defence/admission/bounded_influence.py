@@ -12,13 +12,23 @@ from exhume.defence.bounds import HOW_TO_MEASURE, Bounds
 from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
 from exhume.errors import InputError
 from exhume.protocol import AdmissionRule, Batch, Summary, Update
+from exhume.protocol.grid import headroom
 from exhume.protocol.message import message
 from exhume.protocol.rules import Undo
 
-__all__ = ["BoundedInfluence"]
+__all__ = ["BoundedInfluence", "seats"]
 
 _ROUNDING = 1e-9
 """Relative room for the roundoff of honest sums."""
+
+
+def seats(bounds: Bounds, grid: float) -> int:
+    """Return how many clients within these bounds fit into half of what a grid holds exactly.
+
+    The other half is for what the ledger holds at the start.
+    """
+    step = max(bounds.longest, grid)
+    return math.floor(headroom(grid) / 2 / (bounds.client_rows * step**2 * (1.0 + _ROUNDING) ** 4))
 
 
 class BoundedInfluence(Saveable, AdmissionRule):
@@ -36,6 +46,11 @@ class BoundedInfluence(Saveable, AdmissionRule):
     ----------
     longest, message_rows, client_rows
         See `exhume.defence.Bounds`; `Bounds.measure` takes them from rows of the operator's own.
+    clients
+        Most clients that may ever send something. On a grid there is always such a limit (`seats`).
+    grid
+        The ledger's grid step. A ledger on a grid refuses totals that it could not hold exactly, which is an answer
+        about everybody's totals: the limit on clients keeps that refusal out of reach.
     """
 
     name = "bounded-influence"
@@ -44,12 +59,32 @@ class BoundedInfluence(Saveable, AdmissionRule):
     reads: ClassVar[str] = "client"
 
     def __init__(
-        self, longest: float | None = None, message_rows: int | None = None, client_rows: int | None = None
+        self,
+        longest: float | None = None,
+        message_rows: int | None = None,
+        client_rows: int | None = None,
+        clients: int | None = None,
+        grid: float | None = None,
     ) -> None:
         if longest is None or message_rows is None or client_rows is None:
             raise InputError("bounds", HOW_TO_MEASURE, "none")
         self.bounds = Bounds(longest, message_rows, client_rows)
+        if clients is not None and clients < 1:
+            raise InputError("clients", "at least 1", clients)
+        self._asked, self.clients, self.room = clients, clients, math.inf
+        if grid is not None:
+            most = seats(self.bounds, grid)
+            if most < 1:
+                raise InputError("grid", "coarse enough for the rows of one client (or tighter bounds)", f"{grid:g}")
+            if clients is not None and clients > most:
+                raise InputError("clients", f"at most {most} on a grid of {grid:g}", clients)
+            self.clients, self.room = clients or most, headroom(grid) / 2
         self._rows: dict[str, float] = {}
+
+    def check_start(self, total: Summary) -> None:
+        """Refuse totals of more than the half of a grid's room that is not the clients'."""
+        if not (largest := float(total.diagonal().max())) < self.room:
+            raise InputError("ledger", f"totals below {self.room:.4g} at the start on its grid", f"{largest:.4g}")
 
     def rows(self, client: str) -> float:
         """Return how many rows a client has standing, by weight where it did not say."""
@@ -65,6 +100,8 @@ class BoundedInfluence(Saveable, AdmissionRule):
         for side, summary, batch, counts in sides:
             if (reason := self._beyond(summary, batch, counts)) is not None:
                 return f"{self.name}: {side}: {reason}"
+        if self.clients is not None and client not in self._rows and len(self._rows) >= self.clients:
+            return f"{self.name}: there are {self.clients} clients already"
         most = self.bounds.client_rows
         if self._after(update, client) > most * (1.0 + _ROUNDING) and not update.add.is_zero:
             return f"{self.name}: after this message '{client}' would have more than {most} rows"
@@ -112,7 +149,7 @@ class BoundedInfluence(Saveable, AdmissionRule):
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return self.bounds.options()
+        return self.bounds.options() | ({} if self._asked is None else {"clients": self._asked})
 
     def remembered(self) -> Memory:
         """Return the rows of every client."""

@@ -66,6 +66,11 @@ class Ownership(Saveable, AdmissionRule):
         """Messages must show their rows where ``show_rows`` is set."""
         return frozenset({"rows"} if self.show_rows else ())
 
+    @property
+    def keeps_positive(self) -> bool:
+        """Where rows are shown the ledger takes the server's own sums of them, and nothing goes but what came."""
+        return self.show_rows
+
     def refuse(self, update: Update, client: str) -> str | None:
         """Match the deletion with what the client has standing, and rows with the summaries that they claim."""
         listed = message(update)

@@ -2,12 +2,13 @@
 
 Heads are shown a share of a record whose mu is above the cap. The same share must be taken out when it goes, in
 whatever company and epoch: a difference would stay in everybody's heads, and could be made again and again. So the
-share of every standing record that was cut is remembered by a digest of the record.
+share of every standing record that was cut is remembered by a digest of the record. What is done for a message is the
+same whether or not anybody's records were cut, and however many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,89 +20,75 @@ from exhume.numerics import Matrix
 from exhume.protocol.message import Batch
 from exhume.protocol.summary import Summary
 
-__all__ = ["Cuts", "cut_off"]
+__all__ = ["CutStep", "Records"]
 
-
-@dataclass(frozen=True)
-class Cuts:
-    """Shares of the standing records that were cut, by digest: the last one in is the first one out. Immutable."""
-
-    shares: Mapping[bytes, tuple[float, ...]] = field(default_factory=dict)
-
-    def noted(self, key: bytes, share: float) -> Cuts:
-        """Return it with one more record."""
-        return Cuts({**self.shares, key: (*self.shares.get(key, ()), share)})
-
-    def taken(self, key: bytes) -> tuple[float, Cuts]:
-        """Return the share of a record that goes, 1 for one that was not cut, and what is left."""
-        found = self.shares.get(key, ())
-        if not found:
-            return 1.0, self
-        left = {other: kept for other, kept in self.shares.items() if other != key}
-        return found[-1], Cuts({**left, key: found[:-1]} if found[:-1] else left)
-
+Shares = dict[bytes, tuple[float, ...]]
+"""Shares of the standing records that were cut, by digest: the last one in is the first one out."""
 
 Measured = Callable[[Matrix, Matrix], Matrix]
 """From the sizes of grams and of moments to mu."""
 
 
-def cut_off(
-    cuts: Cuts, cap: float, mu: Measured, measure: EpochMeasure, side: tuple[Summary, Batch | None], *, comes: bool
-) -> tuple[list[NoisedEvent], Cuts]:
-    """Return what heads are not shown of a block, and the shares remembered after it.
+@dataclass(eq=False)
+class CutStep:
+    """What one step does to the shares: they are seen through it, and it is taken into them once the step counts."""
 
-    Parameters
-    ----------
-    cuts
-        The shares before it.
-    cap
-        Largest mu of a record.
-    mu
-        From sizes of grams and of moments to mu.
-    measure
-        The epoch's.
-    side
-        The block, with its rows where records are known by rows; else it counts as one record if its gram is of rank 1.
-    comes
-        Whether it comes or goes.
-    """
-    if not comes and not cuts.shares:
-        return [], cuts
-    records = _Records.of(measure, *side)
-    shares = np.minimum(1.0, cap / np.maximum(mu(*records.sizes), 1e-300)) if comes else np.ones(len(records.keys))
-    off: list[NoisedEvent] = []
-    for i, key in enumerate(records.keys):
-        if not comes:
-            shares[i], cuts = cuts.taken(key())
-        elif shares[i] < 1.0:
-            cuts = cuts.noted(key(), float(shares[i]))
-        if shares[i] < 1.0:
-            off.append(replace(records.event(i), share=float(1.0 - shares[i])))
-    return off, cuts
+    shares: Shares
+    changed: Shares = field(default_factory=dict)
+
+    def _of(self, key: bytes) -> tuple[float, ...]:
+        return self.changed.get(key, self.shares.get(key, ()))
+
+    def noted(self, key: bytes, share: float) -> None:
+        """Remember one record more."""
+        self.changed[key] = (*self._of(key), share)
+
+    def taken(self, key: bytes) -> float:
+        """Return the share of a record that goes, and forget it; 1 for one that was not cut."""
+        found = self._of(key)
+        if found:
+            self.changed[key] = found[:-1]
+        return found[-1] if found else 1.0
+
+    def settle(self) -> None:
+        """Take the step into the shares, in place."""
+        for key, left in self.changed.items():
+            if left:
+                self.shares[key] = left
+            else:
+                self.shares.pop(key, None)
+        self.changed = {}
 
 
 @dataclass(frozen=True, eq=False)
-class _Records:
-    """The records of a block: rows of the measure's coordinates, moments' sides, and digests, made when asked for."""
+class Records:
+    """A block in the measure's coordinates, and the records in it that are known one by one."""
 
+    event: NoisedEvent
+    """All of it."""
     white: Matrix
-    """d x records."""
+    """Its records, d x records."""
     sides: Matrix
     """records x c: the moment of a record is the product of both."""
     keys: tuple[Callable[[], bytes], ...]
+    """Digests, made when asked for."""
 
     @classmethod
-    def of(cls, measure: EpochMeasure, block: Summary, batch: Batch | None) -> _Records:
-        if batch is not None:
+    def of(cls, measure: EpochMeasure, block: Summary, batch: Batch | None) -> Records:
+        """Return a block, whose rows are known or not; one of rank 1 is a record without."""
+        if batch is not None and len(batch.features):
+            white = measure.white(batch.features)
             sides = np.eye(block.c)[batch.labels] - batch.features @ measure.head
             rows = zip(batch.features, batch.labels, strict=True)
             keys = tuple(partial(_key, feature, int(label)) for feature, label in rows)
-            return cls(measure.white(batch.features), sides, keys)
+            few = 2 * white.shape[1] <= block.d
+            return cls(NoisedEvent(white @ sides, rows=white) if few else measure.event(block), white, sides, keys)
         event = measure.event(block)
         if not event.single or event.rows is None:
-            return cls(np.zeros((block.d, 0)), np.zeros((0, block.c)), ())
+            return cls(event, np.zeros((block.d, 0)), np.zeros((0, block.c)), ())
         w = event.rows[:, 0]
-        return cls(event.rows, (w @ event.moment / max(float(w @ w), 1e-300))[None, :], (partial(content, block),))
+        sides = (w @ event.moment / max(float(w @ w), 1e-300))[None, :]
+        return cls(event, event.rows, sides, (partial(content, block),))
 
     @property
     def sizes(self) -> tuple[Matrix, Matrix]:
@@ -109,7 +96,31 @@ class _Records:
         leverage = (self.white**2).sum(axis=0)
         return leverage, np.sqrt(leverage) * np.linalg.norm(self.sides, axis=1)
 
-    def event(self, i: int) -> NoisedEvent:
+    def cut_off(self, cuts: CutStep, cap: float, mu: Measured, *, comes: bool) -> list[NoisedEvent]:
+        """Return what heads are not shown of the block; the shares follow.
+
+        Parameters
+        ----------
+        cuts
+            The shares so far.
+        cap
+            Largest mu of a record.
+        mu
+            From sizes of grams and of moments to mu.
+        comes
+            Whether the block comes or goes.
+        """
+        off: list[NoisedEvent] = []
+        within = np.minimum(1.0, cap / np.maximum(mu(*self.sizes), 1e-300))
+        for i, key in enumerate(self.keys):
+            share = float(within[i]) if comes else cuts.taken(key())
+            if comes and share < 1.0:
+                cuts.noted(key(), share)
+            if share < 1.0:
+                off.append(replace(self._record(i), share=1.0 - share))
+        return off
+
+    def _record(self, i: int) -> NoisedEvent:
         """Return one record as an event of its own."""
         return NoisedEvent(np.outer(self.white[:, i], self.sides[i]), rows=np.asfortranarray(self.white[:, [i]]))
 

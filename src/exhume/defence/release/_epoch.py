@@ -1,8 +1,8 @@
 """One epoch of a continual release: a public measure, totals in its coordinates, and running sums of draws.
 
 In coordinates that the measure ``M = B B'`` whitens and its head ``W`` centres, totals are ``T = B^-1 A B^-T`` and
-``R = B^-1 (G - A W)``, noise is isotropic, and a draw is ``d (d + 1) / 2 + d c`` normals without a product. The gram's
-noise is kept as LAPACK's rectangular packed triangle.
+``R = B^-1 (G - A W)``, noise is isotropic, and a draw is ``d (d + 1) / 2 + d c`` normals without a product. The gram
+and its noise are packed triangles (`_packed`), from the sums of draws to the factor that the head is solved with.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.linalg.blas import dger, dsyrk
-from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf, dtfttr, dtrtrs
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpftrf, dpftrs, dpotrs, dpstrf, dtrtrs
 
 from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._packed import add_products, diagonal, identity, packed, size, unpacked, whole
 from exhume.numerics import Matrix
 from exhume.protocol.summary import Summary
 
@@ -79,9 +80,9 @@ class EpochMeasure:
         return NoisedEvent(np.ascontiguousarray(white[:, rows.shape[1] :]), rows=white[:, : rows.shape[1]])
 
     def coloured(self, gram: Matrix, moment: Matrix) -> tuple[Matrix, Matrix]:
-        """Return totals of these coordinates in their own: ``A`` and ``G``. Of the gram the lower triangle counts."""
+        """Return totals of these coordinates in their own: ``A`` and ``G``."""
         lower = np.tril(self.factor)
-        A = lower @ _whole(gram) @ lower.T
+        A = lower @ gram @ lower.T
         return A, lower @ moment + A @ self.head
 
     def __deepcopy__(self, memo: object) -> EpochMeasure:
@@ -116,11 +117,11 @@ class NoisedEvent:
         return 0.0 if gram is None else float(np.linalg.norm(gram)), float(np.linalg.norm(self.moment))
 
     def add_to(self, gram: Matrix, sign: float) -> None:
-        """Add the gram, or take it away, in place: the lower triangle counts. The array is in Fortran order."""
+        """Add the gram to a packed triangle, or take it away, in place."""
         if self.rows is not None:
-            dsyrk(sign * self.share, self.rows, beta=1.0, c=gram, lower=1, overwrite_c=1)
+            add_products(gram, self.rows, sign * self.share)
         elif self.dense is not None:
-            gram += sign * self.share * self.dense
+            gram += sign * self.share * packed(self.dense)
 
 
 def _rows(gram: Matrix, probe: Matrix) -> Matrix | None:
@@ -151,8 +152,13 @@ class Totals:
     """Running totals in the measure's coordinates, with the noise that earlier epochs left in them."""
 
     gram: Matrix
-    """In Fortran order; the lower triangle counts."""
+    """A packed triangle."""
     moment: Matrix
+
+    @classmethod
+    def of_measure(cls, d: int, c: int) -> Totals:
+        """Return the totals that are the measure itself."""
+        return cls(identity(d), np.zeros((d, c)))
 
     def add(self, event: NoisedEvent, sign: float) -> None:
         """Take up one block."""
@@ -165,7 +171,7 @@ class Draws:
 
     def __init__(self, factorisation: Factorisation, d: int, c: int) -> None:
         self.factorisation, self.d, self.c = factorisation, d, c
-        self.sums: Matrix = np.zeros((len(factorisation.decays), d * (d + 1) // 2 + d * c))
+        self.sums: Matrix = np.zeros((len(factorisation.decays), size(d) + d * c))
         self.scales: Matrix = np.ones(len(factorisation.decays))
         """What each sum is to be multiplied by: decays touch these and not the sums."""
         self.events = 0
@@ -175,7 +181,9 @@ class Draws:
         f = self.factorisation
         if draw is None:
             return (f.weights * self.scales) @ self.sums
-        return (f.weights * self.scales * f.decays) @ self.sums + draw
+        noise: Matrix = (f.weights * self.scales * f.decays) @ self.sums
+        noise += draw
+        return noise
 
     def add(self, draw: Matrix) -> None:
         """Take up the draw of one event, in place."""
@@ -187,12 +195,15 @@ class Draws:
         self.events += 1
 
     def parts(self, noise: Matrix, s: float, tau: float) -> tuple[Matrix, Matrix]:
-        """Return noise as a lower triangle of variance ``tau^2`` (twice that on the diagonal), and a moment's."""
-        size = self.d * (self.d + 1) // 2
-        gram, _ = dtfttr(self.d, noise[:size], uplo="L")
+        """Return noise as a packed triangle of variance ``tau^2`` (twice that on the diagonal), and a moment's.
+
+        The array is the caller's no more: it is scaled in place.
+        """
+        gram, moment = np.split(noise, [size(self.d)])
         gram *= tau
-        gram.flat[:: self.d + 1] *= math.sqrt(2.0)
-        return gram, s * noise[size:].reshape(self.d, self.c)
+        gram[diagonal(self.d)] *= math.sqrt(2.0)
+        moment *= s
+        return gram, moment.reshape(self.d, self.c)
 
     @property
     def spent(self) -> bool:
@@ -234,19 +245,19 @@ class Epoch:
         share = max(spread, STEADY) / math.sqrt(self.left + spread**2)
         if share < 1.0:
             gram = share * gram
-            gram.flat[:: len(gram) + 1] += 1.0 - share
+            gram[diagonal(len(self.measure.head))] += 1.0 - share
         return gram
 
     def noisy(
         self, s: float, tau: float, draw: Matrix | None = None, blocks: Sequence[tuple[NoisedEvent, float]] = ()
     ) -> tuple[Matrix, Matrix]:
-        """Return the noisy totals, now or after an event of some blocks and a draw; of the gram a lower triangle."""
+        """Return the noisy totals, now or after an event of some blocks and a draw: a packed triangle, and a moment."""
         gram, moment = self.draws.parts(self.draws.noise(draw), s, tau)
         gram += self.totals.gram
-        moment = moment + self.totals.moment
+        moment += self.totals.moment
         for block, sign in blocks:
             block.add_to(gram, sign)
-            moment = moment + sign * block.share * block.moment
+            moment += sign * block.share * block.moment
         return gram, moment
 
     def turned(self, s: float, tau: float) -> Epoch:
@@ -254,12 +265,12 @@ class Epoch:
 
         It is made for twice as many events, so that whoever spends events turns few epochs.
         """
-        gram, moment = self.noisy(s, tau)
-        gram, old, f = _whole(gram), self.measure, self.draws.factorisation
+        noisy, moment = self.noisy(s, tau)
+        gram, old, f = whole(noisy, self.draws.d), self.measure, self.draws.factorisation
         spread = 2.0 * math.sqrt(len(gram)) * tau * f.growth(self.draws.events)
-        steady = self.steadied(gram, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
+        steady = self.steadied(noisy, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
         left = self.left + spread**2
-        solved, _ = solve(steady.copy(order="F"), moment, lambda: steady)
+        solved, _ = solve(steady.copy(), moment, lambda: steady)
         measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
         moment = moment - gram @ solved
         if float(np.trace(gram)) >= GROWN * len(gram):
@@ -270,23 +281,19 @@ class Epoch:
             gram = measure.gram(old.factor @ gram @ old.factor.T)
             moment = solve_triangular(measure.factor, old.factor @ moment, lower=True)
         draws = Draws(Factorisation.of(2 * f.horizon), self.draws.d, self.draws.c)
-        return Epoch(measure, Totals(np.asfortranarray(gram), np.ascontiguousarray(moment)), draws, left)
-
-
-def _whole(lower: Matrix) -> Matrix:
-    """Return the symmetric matrix of a lower triangle."""
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+        return Epoch(measure, Totals(packed(gram), np.ascontiguousarray(moment)), draws, left)
 
 
 def solve(gram: Matrix, moment: Matrix, again: Callable[[], Matrix]) -> tuple[Matrix, Matrix | None]:
-    """Return ``T^-1 R``; where T is below `FLOOR` somewhere it is lifted, and returned beside it.
+    """Return ``T^-1 R``; where T is below `FLOOR` somewhere it is lifted, and returned beside it, whole.
 
-    What is solved is public (noisy) already: lifting it tells nothing. Of the gram, in Fortran order, the lower
-    triangle counts; it is overwritten, and where it must be lifted it is made ``again``.
+    What is solved is public (noisy) already: lifting it tells nothing. The packed triangle is overwritten, and where it
+    must be lifted it is made ``again``.
     """
-    factor, info = dpotrf(gram, lower=1, clean=0, overwrite_a=1)
-    if info == 0 and float(np.diag(factor).min()) ** 2 >= FLOOR:
-        return np.asarray(dpotrs(factor, moment, lower=1)[0]), None
-    values, vectors = eigh(again(), lower=True)
+    d = len(moment)
+    factor, info = dpftrf(d, gram, uplo="L", overwrite_a=1)
+    if info == 0 and float(factor[diagonal(d)].min()) ** 2 >= FLOOR:
+        return np.asarray(dpftrs(d, factor, moment, uplo="L")[0]), None
+    values, vectors = eigh(unpacked(again(), d), lower=True)
     lifted = np.maximum(values, FLOOR)
     return vectors @ ((vectors.T @ moment) / lifted[:, None]), (vectors * lifted) @ vectors.T

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exhume.defence.release._epoch import Draws, EpochMeasure
+from exhume.defence.release._packed import whole
 from exhume.numerics import Matrix
 
 __all__ = ["Told", "noise_of_history"]
@@ -47,5 +48,5 @@ def noise_of_history(history: Sequence[Told]) -> tuple[Matrix, Matrix, float] | 
     first = history[0]
     encoder = first.draws.factorisation.encoder(len(seen))
     size = 1.0 / math.sqrt(float(encoder @ encoder))
-    lower, moment = first.draws.parts(size**2 * (encoder @ np.array(seen)), first.s, first.tau)
-    return np.tril(lower) + np.tril(lower, -1).T, moment, size
+    gram, moment = first.draws.parts(size**2 * (encoder @ np.array(seen)), first.s, first.tau)
+    return whole(gram, first.draws.d), moment, size

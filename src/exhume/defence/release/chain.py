@@ -43,11 +43,17 @@ class Chain(Saveable, ReleaseRule):
         for stage in ("mask", "noise"):
             if stages.count(stage) > 1:
                 raise InputError("rules", f"with at most one {stage}", f"{stages.count(stage)}")
+        self._masks = tuple(mask_of(rule) for rule in self.rules)
         if "mask" in stages and mask_of(self) is None:
             raise InputError("rules", "a mask with masked, masked_totals and deletion_noise", "one without")
         sigmas = {getattr(rule, "sigma", None) for rule in self.rules if stage_of(rule) in ("noise", "budget")}
         if len(sigmas - {None}) > 1:
             raise InputError("sigma", "the same in the noise and in its budget", sorted(s for s in sigmas if s))
+
+    @property
+    def makes_heads(self) -> bool:
+        """Whether the first rule does."""
+        return self.rules[0].makes_heads
 
     def release(self, head: Head, occasion: Occasion) -> Head | None:
         """Return what is left after all rules, or None."""
@@ -71,7 +77,7 @@ class Chain(Saveable, ReleaseRule):
 
         A mask makes that ledger for those who look at it; rounding does not.
         """
-        mask = mask_of(self.rules[place])
+        mask = self._masks[place]
         blind = all(isinstance(rule, Heads) for rule in self.rules[place + 1 :])
         return occasion if mask is None or blind else mask.masked(occasion)
 
@@ -89,6 +95,11 @@ class Chain(Saveable, ReleaseRule):
                 one()
 
         return undo
+
+    def settle(self) -> None:
+        """Let every rule do what it left to do."""
+        for rule in self.rules:
+            rule.settle()
 
     def configuration(self) -> dict[str, Any]:
         """Return what the rules are."""

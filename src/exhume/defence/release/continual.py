@@ -37,10 +37,11 @@ import numpy as np
 
 from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._cuts import Cuts, cut_off
+from exhume.defence.release._cuts import CutStep, Records, Shares
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import DeletionAccount
 from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._packed import diagonal, packed, unpacked, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
 from exhume.defence.release._told import Told
 from exhume.errors import InputError
@@ -82,7 +83,7 @@ class _Step:
     lifted: Matrix | None
     accounts: tuple[EventAccount, ...]
     spent: bool
-    cuts: Cuts
+    cuts: CutStep
 
 
 class ContinualNoise(Rule):
@@ -147,7 +148,7 @@ class ContinualNoise(Rule):
         self._epoch: Epoch | None = None
         self._pending: _Step | None = None
         self._memo: _Step | None = None
-        self._cuts = Cuts()
+        self._cuts: Shares = {}
         self._accounts: list[EventAccount] = []
         self._number = self._epochs = 0
 
@@ -156,6 +157,11 @@ class ContinualNoise(Rule):
         return {
             name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
         }
+
+    @property
+    def makes_heads(self) -> bool:
+        """Heads follow from the noisy totals: nobody solves for the exact one."""
+        return True
 
     @property
     def accounts(self) -> tuple[EventAccount, ...]:
@@ -214,7 +220,8 @@ class ContinualNoise(Rule):
         if self._epoch is None:
             total = ledger.summary
             return total.gram + ledger.gamma * np.eye(ledger.d), total.moment
-        return self._epoch.measure.coloured(*self._noisy(self._epoch))
+        gram, moment = self._noisy(self._epoch)
+        return self._epoch.measure.coloured(whole(gram, ledger.d), moment)
 
     def told(self) -> Told | None:
         """Return what somebody told all totals of the epoch has, for the evaluator; None before the first head."""
@@ -235,9 +242,9 @@ class ContinualNoise(Rule):
         if step is None:
             return occasion
         gram, moment = self._noisy(step.epoch, step)
-        gram = self._steady(step.epoch, gram) if step.lifted is None else step.lifted
-        A, _ = step.epoch.measure.coloured(gram, moment)
         ledger = occasion.ledger
+        steady = whole(self._steady(step.epoch, gram), ledger.d) if step.lifted is None else step.lifted
+        A, _ = step.epoch.measure.coloured(steady, moment)
         noisy = Summary.kept(A - ledger.gamma * np.eye(ledger.d), A @ step.head)
         return replace(occasion, ledger=Ledger(noisy, ledger.gamma))
 
@@ -253,7 +260,6 @@ class ContinualNoise(Rule):
         self._memo = None
         if step is not None:
             self._pending, self._number = step, self._number + (step.draw is not None)
-            self._cuts = step.cuts
             self._epochs += self._epoch is None
             self._epoch = step.epoch
 
@@ -261,6 +267,10 @@ class ContinualNoise(Rule):
         """Take the last step into the sums, and keep the rest, which is replaced and never changed."""
         self._flush()
         return keep(self)
+
+    def settle(self) -> None:
+        """Take the step into the sums: its sender's time, not that of whoever comes next."""
+        self._flush()
 
     def _flush(self) -> None:
         """Take the last recorded step into totals and sums, in place: it can no longer fail."""
@@ -270,6 +280,7 @@ class ContinualNoise(Rule):
         for block, sign in step.blocks:
             step.epoch.totals.add(block, sign)
         step.epoch.draws.add(step.draw)
+        step.cuts.settle()
         self._accounts.extend(step.accounts)
         if step.spent:
             self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d))
@@ -294,26 +305,27 @@ class ContinualNoise(Rule):
         draws = Draws(self._factorisation, ledger.d, ledger.c)
         if self._public is None:
             measure = EpochMeasure.of(A, total.moment)
-            return Epoch(measure, Totals(np.eye(ledger.d, order="F"), np.zeros((ledger.d, ledger.c))), draws)
+            return Epoch(measure, Totals.of_measure(ledger.d, ledger.c), draws)
         measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
         moment = measure.moment(Summary.kept(A, total.moment))
-        return Epoch(measure, Totals(np.asfortranarray(measure.gram(A)), moment), draws)
+        return Epoch(measure, Totals(packed(measure.gram(A)), moment), draws)
 
     def _step(self, epoch: Epoch, occasion: Occasion, opened: bool) -> _Step:
         blocks: list[tuple[NoisedEvent, float]] = []
-        accounts, cuts = [], self._cuts
+        accounts, cuts = [], CutStep(self._cuts)
         for client, update in zip(occasion.clients, occasion.updates, strict=True):
             for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
                 if block.is_zero or (opened and self._public is None):
                     continue  # founders are in the measure
-                found, mu, later = self._cut(cuts, epoch, update, block, comes=sign > 0)
-                if not opened:
-                    blocks, cuts = blocks + found, later
+                found, mu = self._cut(cuts, epoch, update, block, comes=sign > 0)
+                blocks += found
                 accounts.append(EventAccount(occasion.counts.submissions, client, mu, deleted=sign < 0))
+        if opened:
+            blocks, cuts = [], CutStep(self._cuts)  # they are in the totals already, uncut
         draw = self._draw(epoch, blocks) if opened or occasion.updates else None
         step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False, cuts)
         gram, moment = self._noisy(epoch, step)
-        grown = self.grows and float(np.trace(gram)) >= GROWN * len(gram)
+        grown = self.grows and float(gram[diagonal(len(moment))].sum()) >= GROWN * len(moment)
         solved, lifted = solve(
             self._steady(epoch, gram), moment, lambda: self._steady(epoch, self._noisy(epoch, step)[0])
         )
@@ -321,19 +333,19 @@ class ContinualNoise(Rule):
         return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.spent)
 
     def _cut(
-        self, cuts: Cuts, epoch: Epoch, update: Update, block: Summary, *, comes: bool
-    ) -> tuple[list[tuple[NoisedEvent, float]], float, Cuts]:
-        """Return a block within the cap, as events with signs; its mu; and the shares that are remembered after it."""
-        event, sign = epoch.measure.event(block), 1.0 if comes else -1.0
-        mu = self.mu(event)
-        if self.cap is None:
-            return [(event, sign)], mu, cuts
+        self, cuts: CutStep, epoch: Epoch, update: Update, block: Summary, *, comes: bool
+    ) -> tuple[list[tuple[NoisedEvent, float]], float]:
+        """Return a block within the cap, as events with signs, and its mu; the shares follow."""
         told = message(update)
         batch = (told.added if comes else told.deleted) if self.by_rows else None
-        off, cuts = cut_off(cuts, self.cap, partial(self._mu, d=block.d), epoch.measure, (block, batch), comes=comes)
-        if off and event.single:
+        records, sign = Records.of(epoch.measure, block, batch), 1.0 if comes else -1.0
+        mu = self.mu(records.event)
+        if self.cap is None:
+            return [(records.event, sign)], mu
+        off = records.cut_off(cuts, self.cap, partial(self._mu, d=block.d), comes=comes)
+        if off and records.event.single:
             mu *= 1.0 - off[0].share
-        return [(event, sign), *((part, -sign) for part in off)], mu, cuts
+        return [(records.event, sign), *((part, -sign) for part in off)], mu
 
     def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
@@ -344,7 +356,7 @@ class ContinualNoise(Rule):
         return np.asarray(rng.standard_normal(epoch.draws.sums.shape[1]))
 
     def _steady(self, epoch: Epoch, gram: Matrix) -> Matrix:
-        d = len(gram)
+        d = epoch.draws.d
         return epoch.steadied(gram, 2.0 * math.sqrt(d) * self.event_noise(d)[1] * epoch.draws.factorisation.largest)
 
     def _noisy(self, epoch: Epoch, step: _Step | None = None) -> tuple[Matrix, Matrix]:
@@ -361,7 +373,7 @@ class ContinualNoise(Rule):
             "number": self._number,
             "epochs": self._epochs,
             "epoch": {"horizon": self._present.horizon, "left": 0.0 if self._epoch is None else self._epoch.left},
-            "cuts": {key.hex(): list(shares) for key, shares in self._cuts.shares.items()},
+            "cuts": {key.hex(): list(shares) for key, shares in self._cuts.items()},
             "accounts": [asdict(account) for account in self._accounts],
         }
         arrays: dict[str, Matrix] = {}
@@ -370,7 +382,7 @@ class ContinualNoise(Rule):
         if self._epoch is not None:
             measure, totals = self._epoch.measure, self._epoch.totals
             arrays |= {"factor": np.tril(measure.factor), "head": measure.head, **self._epoch.draws.arrays()}
-            arrays |= {"gram": np.tril(totals.gram), "moment": totals.moment}
+            arrays |= {"gram": np.tril(unpacked(totals.gram, len(totals.moment))), "moment": totals.moment}
         return Memory(values, arrays)
 
     def restore(self, memory: Memory) -> None:
@@ -384,13 +396,13 @@ class ContinualNoise(Rule):
             d, c = arrays["moment"].shape
             epoch = Epoch(
                 EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
-                Totals(np.asfortranarray(arrays["gram"]), np.array(arrays["moment"])),
+                Totals(packed(arrays["gram"]), np.array(arrays["moment"])),
                 Draws.restored(Factorisation.of(int(present["horizon"])), d, c, arrays),
                 float(present["left"]),
             )
         self._key, self._public, self._epoch = as_key(str(values["key"])), public, epoch
         self._accounts = [EventAccount(**account) for account in values["accounts"]]
-        self._cuts = Cuts({bytes.fromhex(key): tuple(shares) for key, shares in values["cuts"].items()})
+        self._cuts = {bytes.fromhex(key): tuple(shares) for key, shares in values["cuts"].items()}
         self._number, self._epochs = int(values["number"]), int(values["epochs"])
         self._pending = self._memo = None
 

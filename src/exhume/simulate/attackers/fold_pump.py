@@ -20,7 +20,7 @@ LIGHT = 1e-3
 def _mean_head(prober: Prober) -> Matrix:
     """Return the mean of the heads after deletions of weightless rows, by all identities in turn."""
     s = prober.federation.scenario
-    names = (*prober.federation.attackers, f"{prober.federation.attackers[0]} again")
+    names = (*prober.federation.attackers, prober.federation.spare)
     heads = []
     for turn in range(prober.averaged):
         row = prober.rng.choice(s.held_out, 1)
