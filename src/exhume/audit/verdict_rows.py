@@ -10,6 +10,10 @@ from exhume.audit.verdict import HEADLINE, no_verdict, quantity, stated
 __all__ = ["conclude_rows", "level_of_rows"]
 
 
+_MADE_UP = (
+    "Records were made up, half as long as the bounds allow and more: shorter ones tell less. Try rows like yours."
+)
+
 DOUBTFUL = 0.05
 """Below this p a run that reached no level is no all-clear either."""
 
@@ -22,8 +26,8 @@ def conclude_rows(live: LiveRecord) -> Verdict:
     level = level_of_rows(live)
     if level == "none" and (why := _unsure(live)):
         return no_verdict(why, [*_deleted(found), f"Used: {spent}", ending])
-    missed = [_missed(live)] if level == "none" else []
-    return stated(level, HEADLINE[level], [*_deleted(found), *missed, *_totals(live), f"Used: {spent}", ending])
+    about = [_missed(live)] if level == "none" else [_MADE_UP] if live.rows_made_up else []
+    return stated(level, HEADLINE[level], [*_deleted(found), *about, *_totals(live), f"Used: {spent}", ending])
 
 
 def level_of_rows(live: LiveRecord) -> Level:
