@@ -1,15 +1,16 @@
 """Whether the time that the hardened server takes for one client's messages tells that client anything of others.
 
-Two worlds differ in other clients' data and deletions alone: other rows of as many messages, of other sizes, and in the
-second others' outliers that the cap cuts. In both a client sends the same messages. Worlds take turns, in an order
-drawn by lot for each message, so that a busy machine slows both. Of each kind of message the times of the two worlds
-are compared: how often one of the second world took longer than one of the first (the area under the curve of a
-threshold; 0.5 is chance), with a 95% interval from a bootstrap over the pairs, of processor time and of wall time. A
-world is also guessed, message by message, by a threshold that was chosen on the first half of the messages: its share
-of right guesses on the other half. Once the message comes at once after somebody else's, whose work is then still in
-the processor's caches, and once (`later`) after something else has run.
+Two kinds of world differ in other clients' data and deletions alone: single records come and go, or up to 16 at a time,
+as long as allowed, which the cap cuts. Of each kind there are several servers, since no two lie alike in memory: their
+rows are drawn apart. In all a client sends the same messages: a record comes, goes, and is asked to go again, which is
+refused. Servers take turns, in an order drawn by lot for each message, so that a busy machine slows all.
 
-    python benchmarks/timing_oracle.py [--dim 512] [--turns 150] [--json]
+The client takes the median of all times that a server took for a kind of message, and guesses the world from it: how
+often a server of the second kind is the slower of two (0.5 is chance), with the probability that servers of one kind
+come out so far from it (Mann and Whitney, exact). Once the message comes at once after somebody else's, whose work is
+then still in the processor's caches, and once (`later`) after something else has run.
+
+    python benchmarks/timing_oracle.py [--dim 512] [--servers 8] [--turns 20] [--json]
 """
 
 import argparse
@@ -17,13 +18,14 @@ import json
 import time
 
 import numpy as np
+from scipy.stats import mannwhitneyu
 from threadpoolctl import threadpool_limits
 
 import exhume as ex
 from exhume.defence import Bounds
 from exhume.protocol import Ledger, Summary, itemise
 
-C, GAMMA, DRAWS = 10, 1e-3, 2000
+C, GAMMA, MOST = 10, 1e-3, (1, 16)
 KINDS = ("comes", "goes", "refused")
 ELSE = 2**22
 """Numbers that something else reads and writes: more than a cache holds."""
@@ -64,75 +66,61 @@ def timed(server, message):
     return time.process_time() - spent, time.perf_counter() - wall, receipt.accepted
 
 
-def measure(d, turns, later):
-    something = np.ones(ELSE)
-    rng = np.random.default_rng(0)
+def measure(d, servers, turns, later):
+    rng, something = np.random.default_rng(0), np.ones(ELSE)
     own = rng.standard_normal((turns, d)).clip(0), rng.integers(0, C, turns)
     bounds = Bounds.measure(own[0], client_rows=100 * turns + 4 * d)
-    worlds = [World(d, 1, 1, bounds), World(d, 2, 16, bounds)]
-    found = {kind: np.empty((turns, 2, 2)) for kind in KINDS}
+    worlds = [World(d, seed, MOST[seed % 2], bounds) for seed in range(2 * servers)]
+    found = {kind: np.empty((turns, len(worlds), 2)) for kind in KINDS}
     for turn in range(turns):
         row = (own[0][[turn]], own[1][[turn]])
         messages = {"comes": itemise(C, add=row), "goes": itemise(C, delete=row), "refused": itemise(C, delete=row)}
         for kind in KINDS:
-            for world in rng.permutation(2):
-                worlds[world].others_act()
+            for i in rng.permutation(len(worlds)):
+                worlds[i].others_act()
                 if later:
                     something += 1.0
-                *times, accepted = timed(worlds[world].server, messages[kind])
+                *times, accepted = timed(worlds[i].server, messages[kind])
                 assert accepted is (kind != "refused")
-                found[kind][turn, world] = times
-    return {kind: {name: compared(values[5:, :, i], rng) for i, name in enumerate(("processor", "wall"))}
-            for kind, values in found.items()}  # fmt: skip
-
-
-def compared(pairs, rng):
-    """Return medians, the chance that the second world takes longer with its interval, and a threshold's guesses."""
-
-    def longer(some):
-        first = np.sort(some[:, 0])
-        ends = [np.searchsorted(first, some[:, 1], side=side).sum() for side in ("left", "right")]
-        return sum(ends) / (2 * len(some) ** 2)
-
-    again = [longer(pairs[rng.integers(0, len(pairs), len(pairs))]) for _ in range(DRAWS)]
-    half = len(pairs) // 2
-    first, rest = pairs[:half], pairs[half:]
-    cuts = np.sort(first.ravel())
-    right = [np.mean([(first[:, 0] < cut).mean(), (first[:, 1] >= cut).mean()]) for cut in cuts]
-    sides = [max(share, 1.0 - share) for share in right]
-    best, turned = cuts[int(np.argmax(sides))], right[int(np.argmax(sides))] < 0.5
-    guess = float(np.mean([(rest[:, 0] < best).mean(), (rest[:, 1] >= best).mean()]))
-    low, high = np.quantile(again, [0.025, 0.975])
+                found[kind][turn, i] = times
+    clocks = ("processor", "wall")
     return {
-        "microseconds": [round(1e6 * float(m)) for m in np.median(pairs, axis=0)],
-        "longer": float(longer(pairs)),
-        "interval": [float(low), float(high)],
-        "guessed": 1.0 - guess if turned else guess,
-        "of": 2 * len(rest),
+        kind: {clock: compared(values[2:, :, i]) for i, clock in enumerate(clocks)} for kind, values in found.items()
+    }
+
+
+def compared(times):
+    """Return the median of each kind of world in microseconds, how servers of one differ, and whether worlds do."""
+    medians = 1e6 * np.median(times, axis=0)
+    one, other = medians[::2], medians[1::2]
+    test = mannwhitneyu(other, one, method="exact")
+    return {
+        "microseconds": [round(float(np.median(one))), round(float(np.median(other)))],
+        "between_servers": [round(float(np.std(one, ddof=1))), round(float(np.std(other, ddof=1)))],
+        "longer": float(test.statistic) / (len(one) * len(other)),
+        "p": float(test.pvalue),
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--turns", type=int, default=150)
+    parser.add_argument("--servers", type=int, default=8, help="of each kind of world")
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
+    size = (options.dim, options.servers, options.turns)
     with threadpool_limits(1):
-        found = {when: measure(options.dim, options.turns, when == "later") for when in ("at once", "later")}
+        found = {when: measure(*size, when == "later") for when in ("at once", "later")}
     if options.json:
-        print(json.dumps({"d": options.dim, "turns": options.turns, "found": found}))
+        print(json.dumps({"d": size[0], "servers": size[1], "turns": size[2], "found": found}))
         return
-    print(f"d = {options.dim}, {options.turns} turns: median microseconds in the two worlds; chance that the second is")
-    print("longer, 95% interval; right guesses of a threshold on the second half")
+    print(f"d = {size[0]}, {size[1]} servers of each kind, {size[2]} turns: microseconds in the two kinds of world")
+    print("(standard deviation between servers of a kind); how often one of the second is the slower of two, and p")
     lines = [(when, *line) for when, kinds in found.items() for line in kinds.items()]
     for when, kind, clock, r in [(*line[:2], *one) for line in lines for one in line[2].items()]:
-        a, b = r["microseconds"]
-        low, high = r["interval"]
-        print(
-            f"  {when:8s} {kind:8s} {clock:9s} {a:6d} {b:6d}  {r['longer']:.3f} ({low:.3f} to {high:.3f})"
-            f"  {r['guessed']:.1%} of {r['of']}"
-        )
+        (a, b), (da, db) = r["microseconds"], r["between_servers"]
+        print(f"  {when:8s} {kind:8s} {clock:9s} {a:6d} ({da}) {b:6d} ({db})  {r['longer']:.2f}, p = {r['p']:.2g}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What pages say can be done: commands, options, defences and configuration files that are there."""
 
+import csv
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ from exhume.audit.accepted import Risk
 from exhume.audit.settings import make_settings
 from exhume.cli.main import app
 from exhume.defence.config import parse
+from exhume.simulate.attackers import REGISTRY as ATTACKS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -77,9 +79,22 @@ def test_the_table_of_options_is_true(page):
 
 
 def test_the_matrix_names_defences_that_are_there():
-    rows = re.findall(r"^\| ([\w+.-]+) \| (?:40|-?0\.\d\d) \|", TEXTS["docs/advise.md"], flags=re.MULTILINE)
+    rows = re.findall(r"^\| ([\w+.-]+) \| (?:\d+|-?0\.\d\d) \|", TEXTS["docs/advise.md"], flags=re.MULTILINE)
+    for path in sorted((ROOT / "docs" / "results").glob("advise-earlier-*.csv")):
+        title, *lines = path.read_text(encoding="utf-8").splitlines()
+        rows += [line.split(",")[0] for line in lines]
+        assert all(line.count(",") == title.count(",") for line in lines)
+    with (ROOT / "docs" / "results" / "advise-digits.csv").open(encoding="utf-8") as text:
+        cells = list(csv.DictReader(text))
+    assert {cell["defence"] for cell in cells} <= set(defences()) and {cell["attack"] for cell in cells} <= set(ATTACKS)
     # The page says that these rows are of an earlier hardened server.
-    assert len(rows) > 60 and set(rows) <= {*defences(), "hardened+rows"}
+    assert len(rows) > 90 and set(rows) - set(ATTACKS) <= {*defences(), "hardened+rows"}
+
+
+def test_no_table_has_more_columns_than_a_person_can_follow():
+    for page, text in TEXTS.items():
+        for line in re.findall(r"^ *\|[-:| ]+\|$", text, flags=re.MULTILINE):
+            assert line.count("|") - 1 <= 12, (page, "draw it, and put the numbers beside it as CSV")
 
 
 def test_every_toml_on_a_page_is_read():

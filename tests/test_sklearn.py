@@ -105,3 +105,12 @@ def test_weights_and_intercept_are_ridges_own_after_forgetting(digits, intercept
     ridge.fit(X[kept], np.eye(10)[y[kept]], sample_weight=weights[kept])
     assert np.linalg.norm(model.coef_ - ridge.coef_) <= 1e-9 * np.linalg.norm(ridge.coef_)
     np.testing.assert_allclose(model.intercept_, ridge.intercept_ if intercept else 0.0, atol=1e-9)
+
+
+def test_refusals_name_labels_as_people_write_them():
+    X, y = np.eye(4), np.arange(4) % 2
+    model = UnlearningRidgeClassifier().fit(X, y)
+    with pytest.raises(InputError, match=r"got 1 for row 0"):
+        model.forget(X[:1], [1])
+    with pytest.raises(InputError, match=r"one of the classes \[0, 1\]; got \[9\]"):
+        model.forget(X[:1], [9])

@@ -80,7 +80,7 @@ class UnlearningRidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if first:
             self._start(unique_labels(y if classes is None else classes), X.shape[1])
         elif classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
-            raise InputError("classes", f"those of the first call, {list(self.classes_)}", list(classes))
+            raise InputError("classes", f"those of the first call, {self.classes_.tolist()}", list(classes))
         return self._change(X, y, sample_weight, adding=True)
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> UnlearningRidgeClassifier:
@@ -114,7 +114,9 @@ class UnlearningRidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     ) -> UnlearningRidgeClassifier:
         index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if not np.array_equal(self.classes_[index], y):
-            raise InputError("y", f"one of the classes {list(self.classes_)}", sorted(set(y) - set(self.classes_)))
+            raise InputError(
+                "y", f"one of the classes {self.classes_.tolist()}", np.setdiff1d(y, self.classes_).tolist()
+            )
         weights = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
         rows = Counter(_digests(X, index, weights))
         if not adding:
@@ -168,7 +170,7 @@ class UnlearningRidgeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
                 raise InputError("X", "rows that were added before", f"row {number}, which was not")
             if key in self._rows:
                 raise InputError("X", "rows no more often than they were added", f"row {number} once more")
-            label = self.classes_[key[1]]
+            label = self.classes_.tolist()[key[1]]
             raise InputError("y", "the label and weight that a row was added with", f"{label!r} for row {number}")
 
 

@@ -299,3 +299,8 @@ def test_informed_reads_exact_heads_and_not_masked_ones(play):
     assert play("redraw", "none").labels == SMALL.trials
     masked = play("informed", "deletion-mask")
     assert masked.replays == 0 and masked.labels < SMALL.trials
+
+
+def test_one_identity_more_than_planned_for_has_a_key_too(play):
+    """It once raised where messages are signed, and the cell was lost."""
+    assert play("fold-pump", "signed-messages").messages > 0

@@ -135,3 +135,21 @@ def test_the_demo_serves_and_stops(tmp_path):
         watchdog.cancel()
         process.kill()
         process.stdout.close()
+
+
+def test_the_operator_gets_a_new_token_and_the_old_one_ends(tmp_path):
+    home = tmp_path / "service"
+    run("init", home, "--d", 8, "--c", 2)
+    found = load(home / "service.toml")
+    with open_store(found.url, found.setup, OperatorKey.load(home / "service.key"), watch=False) as store:
+        first_operator(found, Tokens(store.engine))
+    old = (home / "operator.token").read_text().strip()
+    done = run("operator-token", tmp_path / "new.token", "--config", home / "service.toml")
+    assert done.exit_code == 0, done.output
+    new = (tmp_path / "new.token").read_text().strip()
+    assert (tmp_path / "new.token").stat().st_mode & 0o077 == 0
+    with open_store(found.url, found.setup, OperatorKey.load(home / "service.key"), watch=False) as store:
+        tokens = Tokens(store.engine)
+        assert tokens.holder(old, "operator") is None and tokens.holder(new, "operator").name == "operator"
+    again = run("operator-token", tmp_path / "new.token", "--config", home / "service.toml")
+    assert "not taken" in str(again.exception)

@@ -57,7 +57,10 @@ def test_bad_input_is_answered_in_one_line(tmp_path, home):
     save(other, tmp_path / "other.safetensors")
     message = r"data must be pictures of shape \(28, 28\), which this random-relu encodes; got \(8, 8\)"
     fails(InputError, message, "show", tmp_path / "other.safetensors", "--data", "digits", "--out", tmp_path / "o.png")
-    assert not (tmp_path / "o.png").exists()
+    # Pictures of another size are refused by what is known of the data set: nothing is fetched for it.
+    fails(InputError, r"got \(28, 28\)", "show", tmp_path / "r.safetensors", "--data", "mnist")
+    fails(InputError, "data must be a set with pictures", "train", "ridge", "--data", "features")
+    assert not (tmp_path / "o.png").exists() and not (home / "data").exists()
     words = ["decode", "show", str(tmp_path / "r.safetensors"), "--data", "digits", "--rows", "0"]
     assert CliRunner().invoke(app, words).exit_code == 2
 

@@ -2,9 +2,10 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from exhume.decode import build, load, save
+from exhume.decode.store import read_arrays, write_arrays
 from exhume.errors import DataError, InputError
 
 
@@ -44,6 +45,43 @@ def test_every_damaged_byte_is_noticed(file):
     file.write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="cannot be read as a decoder"):
         load(file)
+
+
+def test_equal_decoders_are_equal_files_and_any_reader_of_safetensors_reads_them(file, digits):
+    before = file.read_bytes()
+    facts = json.loads(before[8 : 8 + int.from_bytes(before[:8], "little")])
+    assert list(facts) == sorted(facts) and list(facts["__metadata__"]) == ["exhume", "format", "sha256"]
+    save(load(file), file)
+    assert file.read_bytes() == before
+    arrays, oracle = read_arrays(file)[0], load_file(file)
+    assert set(arrays) == set(oracle) and all(np.array_equal(arrays[name], oracle[name]) for name in arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"options": {"x": 1}}, "holds no ridge decoder's training record: its options are x"),
+        ({"decoder": "mlp"}, "holds no mlp decoder's training record: its options are none"),
+        ({"shape": "ab"}, "holds no decoder's training record"),
+        ({"dim": "128"}, "holds no decoder's training record"),
+        ({"more": 1}, "holds no decoder's training record"),
+        ({"history": 3}, "holds no decoder's training record"),
+        ({"options": {"device": "cuda"}}, "its options are device"),
+    ],
+)
+def test_a_record_that_is_none_is_refused(file, change, message):
+    arrays, facts = read_arrays(file)
+    write_arrays(file, arrays, {**facts, **change})
+    with pytest.raises(DataError, match=message):
+        load(file)
+
+
+@pytest.mark.parametrize("change", [{"centre": None}, {"weights": np.zeros((3, 64))}])
+def test_tensors_of_another_decoder_are_refused(file, digits, change):
+    arrays, facts = read_arrays(file)
+    write_arrays(file, {n: a for n, a in {**arrays, **change}.items() if a is not None}, facts)
+    with pytest.raises(DataError, match="the tensors are not those of the record's ridge decoder"):
+        load(file).decode(digits.test_features[:2], generator=np.random.default_rng(0))
 
 
 def test_what_is_not_a_decoder_is_refused(tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,40 @@ def test_the_wide_encoder_is_the_papers_and_is_asked_for_by_its_own_name(monkeyp
     wide.cache_clear()
     assert wide(FeatureSource("mnist", "resnet18")) == FeatureSource("mnist", WIDE)
     assert asked == [("mnist", WIDE)]
+    wide.cache_clear()
+
+
+def test_with_its_features_at_hand_the_study_is_of_them_and_not_of_the_stand_in(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    (tmp_path / "features").mkdir()
+    for split, rows in (("train", 1438), ("test", 359)):
+        found = {"features": rng.standard_normal((rows, 768)).astype(np.float16), "labels": np.arange(rows) % 10}
+        np.savez(tmp_path / "features" / f"digits_{WIDE}_{split}.npz", **found)
+    monkeypatch.setenv("EXHUME_DATA_PATH", str(tmp_path))
+    monkeypatch.setenv("EXHUME_HOME", str(tmp_path / "home"))
+    wide.cache_clear()
+    found = wide(FeatureSource("digits", "random-relu", 512))
+    assert (found.encoder, found.lift, found.title) == (WIDE, None, "dinov2-vitb14")
+    assert found.load().dim == 768 and found.load().source == "EXHUME_DATA_PATH"
+    wide.cache_clear()
+
+
+def test_with_its_weights_at_hand_they_are_what_encodes(tmp_path, monkeypatch):
+    """The network is a stand-in of 768 numbers a picture; the registry, the cache and the study are the real ones."""
+
+    class Small:
+        name, dim, device, fingerprint = WIDE, 768, "cpu", "small"
+
+        def encode(self, images):
+            return np.repeat(images.reshape(len(images), 64), 12, axis=1).astype(np.float32)
+
+    entry = replace(encoders.REGISTRY[WIDE], build=lambda _options: Small())
+    monkeypatch.setitem(encoders.REGISTRY._entries, WIDE, entry)
+    monkeypatch.delenv("EXHUME_DATA_PATH", raising=False)
+    monkeypatch.setenv("EXHUME_HOME", str(tmp_path))
+    wide.cache_clear()
+    found = wide(FeatureSource("digits", "random-relu", 512))
+    assert (found.encoder, found.load().dim, found.load().encoder) == (WIDE, 768, WIDE)
     wide.cache_clear()
 
 

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from http.client import HTTPConnection
 
 import numpy as np
 import pytest
@@ -120,8 +121,11 @@ def test_tokens_are_of_two_kinds_and_needed(running, rng):
         assert problem(post(http, update, "k"), status)
     operator = up.client(up.operator_token)
     assert problem(post(operator, update, "k"), 403)
-    assert problem(up.a.get("/metrics"), 403)
-    assert operator.get("/metrics").status_code == 200
+    assert (
+        up.a.get("/metrics").status_code == operator.get("/metrics").status_code == 404
+    )  # the operator's address has it
+    assert problem(up.client(up.tokens["a"], up.operator_address).get("/metrics"), 403)
+    assert up.op.get("/metrics").status_code == 200
     client_at_operator = up.client(up.tokens["a"], up.operator_address)
     assert problem(client_at_operator.get("/v1/clients"), 403)
     assert stranger.get("/healthz").text == "ok\n"
@@ -267,12 +271,21 @@ def test_a_store_that_cannot_be_written_is_503_and_nothing_is_lost(running, rng,
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("exhume.store.journal.write", full)
+    monkeypatch.setattr("exhume.store.durable._put", full)
     answer = post(up.a, add(*rows(rng)), "two")
     found = problem(answer, 503)
     assert answer.headers["retry-after"] == "5" and "space" not in json.dumps(found)
     assert up.a.get("/readyz").status_code == 503
     assert "No space left" in up.op.get("/v1/status").json()["trouble"]
+    time.sleep(1.2)  # it is tried again meanwhile
+    assert up.a.get("/readyz").status_code == 503
+    monkeypatch.setattr("exhume.store.schema.CLIENTS.insert", full)
+    assert problem(up.op.post("/v1/clients", json={"name": "c"}), 503)
     monkeypatch.undo()
+    until = time.monotonic() + 10
+    while up.a.get("/readyz").status_code != 200:  # nobody has to send something for it to be ready again
+        assert time.monotonic() < until
+        time.sleep(0.05)
     assert post(up.a, add(*rows(rng)), "two").json()["number"] == 2
     assert up.a.get("/readyz").status_code == 200
 
@@ -316,3 +329,50 @@ def test_tls_by_certificate_files(running, tmp_path):
     assert up.address.startswith("https://")
     trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
     assert up.client(up.tokens["a"], verify=trusted).get("/v1/info").status_code == 200
+
+
+def test_a_revoked_token_ends_what_it_had_open(running, rng):
+    up = running()
+    update = add(*rows(rng))
+    assert post(up.b, update, "first").json()["accepted"]
+    host, port = up.address.removeprefix("http://").split(":")
+    body = encode_update(add(*rows(rng)))
+    link = HTTPConnection(host, int(port), timeout=20)
+    link.putrequest("POST", "/v1/updates")
+    for name, value in {
+        "Authorization": f"Bearer {up.tokens['a']}", "Idempotency-Key": "late", "Content-Length": str(len(body)),
+    }.items():  # fmt: skip
+        link.putheader(name, value)
+    link.endheaders(body[:50])
+    with up.a.stream("GET", "/v1/head/events") as events:
+        lines = events.iter_lines()
+        assert next(lines).startswith("id:")
+        assert up.op.delete("/v1/clients/a").status_code == 204
+        assert post(up.b, add(*rows(rng)), "second").json()["accepted"]
+        assert not [line for line in lines if line.startswith("id:")]  # it ends, and tells nothing more
+    before = up.store.published.counts.messages
+    link.send(body[50:])
+    assert link.getresponse().status == 401 and up.store.published.counts.messages == before
+    link.close()
+
+
+def test_who_shows_no_token_does_not_keep_a_connection(running):
+    up = running()
+    for path in ("/healthz", "/readyz", "/v1/head"):
+        assert up.client(None).get(path).headers["connection"] == "close"
+    assert "connection" not in up.a.get("/v1/info").headers
+
+
+def test_one_client_cannot_take_every_stream(running):
+    up = running(limits=Limits(rows=50, listeners=10, listeners_each=1))
+    with up.a.stream("GET", "/v1/head/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        assert problem(up.a.get("/v1/head/events"), 429)
+        with up.b.stream("GET", "/v1/head/events") as other:
+            assert next(other.iter_lines())
+
+
+@pytest.mark.parametrize("key", ["%00", "%20", "a%0Ab", "x" * 200 + "y"])
+def test_a_key_that_no_message_can_have_has_no_receipt(running, key):
+    assert running().a.get(f"/v1/updates/{key}").status_code in (404, 422)

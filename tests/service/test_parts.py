@@ -118,3 +118,11 @@ def test_a_wrong_configuration_says_what_is_wrong(written, text, said):
 def test_no_defence_must_be_said_in_plain_words(written):
     config = load(written(f'[ledger]\nd = 4\nc = 2\n[defence]\nundefended = "{UNDEFENDED}"\n'))
     assert config.defences.admission == () and config.defences.release == ()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_limits_are_finite_numbers_above_zero(tmp_path, value):
+    text = template(4, 2, None).replace("per_minute = 6000", f"per_minute = {value}")
+    (tmp_path / "service.toml").write_text(text)
+    with pytest.raises(InputError, match="per_minute"):
+        load(tmp_path / "service.toml").bounds_of  # noqa: B018

@@ -12,7 +12,7 @@ import httpx
 
 import exhume as ex
 from exhume.audit.undoing import UndoingTarget
-from exhume.errors import ConflictError, InputError, RefusedError, UnsettledError
+from exhume.errors import AttackError, ConflictError, InputError, RefusedError, UnsettledError
 from exhume.protocol.summary import Summary, Update
 from exhume.protocol.target import SettlingTarget, Target
 from exhume.service import Remote, read_token
@@ -206,9 +206,73 @@ def test_with_two_tokens_a_whole_deletion_is_played(files):
         ["--target", "http://127.0.0.1:1", "--i-operate-this-server"],
         ["--token-file", "t"],
         ["--target", "m:f", "--owner-token-file", "t", "--i-operate-this-server"],
-        ["--target", "http://127.0.0.1:1", "--token-file", "t", "--owner-token-file", "o", "--i-operate-this-server"],
     ],
 )
 def test_options_that_do_not_go_together(words):
     done = run("audit", *words)  # the edge makes exit code 2 of it (tests/cli)
     assert isinstance(done.exception, InputError) and done.exception.field in ("token-file", "owner-token-file")
+
+
+def test_an_owner_needs_a_record(files):
+    service, folder = files
+    done = audited(service, folder, "--owner-token-file", folder / "b")
+    assert isinstance(done.exception, InputError) and done.exception.field == "owner-token-file"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"key": "other", "accepted": true}'])
+def test_an_answer_that_is_no_receipt_of_this_message_is_an_error_of_ours(bare, monkeypatch, body):
+    _, remote = bare
+    update = Update.adding(Summary.of(*rows(5, 1), C))
+    monkeypatch.setattr(remote._http, "request", lambda *_, **__: httpx.Response(200, content=body))
+    with pytest.raises(RefusedError):
+        remote.receipt_of(update, "k")
+
+
+def test_the_file_of_a_killed_audit_names_the_probe_that_was_under_way(bare, tmp_path, monkeypatch):
+    """A kill leaves no time to write: sums and keys are on the disk before a message goes."""
+    from exhume.audit.live import undo
+    from exhume.audit.outstanding import read
+
+    service, remote = bare
+    before = service.store.server.ledger.summary
+    careful = UndoingTarget(remote, folder=tmp_path)
+    careful.submit(Update.adding(Summary.of(*rows(5, 1), C)))
+    send = remote._http.request
+
+    def killed(method, path, **how):
+        answer = send(method, path, **how)
+        if method == "POST":
+            raise SystemExit("the process ends here, and nothing of it runs any more")
+        return answer
+
+    monkeypatch.setattr(remote._http, "request", killed)
+    with pytest.raises(SystemExit):
+        careful.submit(Update.adding(Summary.of(*rows(4, 2), C)))
+    monkeypatch.setattr(remote._http, "request", send)
+    back, _ = undo(Remote(service.address, service.tokens["a"]), read(careful.file), tmp_path)
+    after = service.store.server.ledger.summary
+    assert back and np.allclose(after.gram, before.gram, atol=1e-9)
+
+
+def test_the_owners_record_is_taken_back_by_its_file_when_the_service_was_gone(files, monkeypatch):
+    service, folder = files
+    before = service.store.server.ledger.summary
+    from exhume.audit.live_deletion import Owner
+    from exhume.audit.row_journal import RowJournal
+
+    remote = Remote(service.address, service.tokens["b"], patience=0.0)
+    features, labels = rows(1, 3)
+    owner = Owner(RowJournal({"owner": remote}, folder / "report", "it"), features[0], int(labels[0]))
+    owner.add()
+    send = remote._http.request
+    monkeypatch.setattr(remote._http, "request", lambda *_, **__: (_ for _ in ()).throw(httpx.ConnectError("gone")))
+    with pytest.raises(AttackError, match="--undo"):
+        owner.delete()
+    monkeypatch.setattr(remote._http, "request", send)
+    words = ["--target", service.address, "--token-file", folder / "a", "--i-operate-this-server"]
+    refused = run("audit", "--undo", owner.journal.file, *words)
+    assert isinstance(refused.exception, InputError) and refused.exception.field == "owner-token-file"
+    done = run("audit", "--undo", owner.journal.file, *words, "--owner-token-file", folder / "b")
+    assert done.exit_code == 0, done.output
+    after = service.store.server.ledger.summary
+    assert np.allclose(after.gram, before.gram, atol=1e-9)

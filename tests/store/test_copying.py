@@ -29,7 +29,7 @@ def test_a_backup_of_a_running_store_comes_back_whole(make, rng, key, setup, tmp
     assert restore(tmp_path / "copy.db", str(tmp_path / "new.db")) == count
     with open_store(str(tmp_path / "new.db"), setup, key, watch=False) as again:
         assert whole(again) == before
-        assert again.identity == server.identity
+        assert again.identity != server.identity  # clients can see that it is not the store that they knew
 
 
 def test_nothing_is_overwritten(make, rng, tmp_path):
@@ -68,3 +68,9 @@ def test_verify_says_what_there_is_and_finds_what_is_wrong(make, left, rng, key,
     database.close()
     with pytest.raises(StoreError, match="damaged, or sealed with another key"):
         inspect(url, setup, key)
+
+
+def test_a_damaged_backup_is_said_in_one_line(tmp_path):
+    (tmp_path / "copy.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        restore(tmp_path / "copy.db", str(tmp_path / "new.db"))

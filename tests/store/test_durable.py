@@ -1,7 +1,11 @@
 """The durable server: acknowledged is on the disk, a retry is no replay, and what comes back is bitwise the same."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -195,6 +199,38 @@ def test_a_second_server_on_one_store_is_refused(make):
         make()
     first.close()
     make()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file itself is locked on Linux only")
+def test_a_second_server_under_another_name_of_the_file_is_refused_too(make, tmp_path, setup, key):
+    make()
+    (tmp_path / "store.db.lock").unlink()  # somebody tidied up
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "linked.db").symlink_to(tmp_path / "store.db")
+    (tmp_path / "other" / "same.db").hardlink_to(tmp_path / "store.db")
+    for path in (tmp_path / "store.db", tmp_path / "other" / "linked.db", tmp_path / "other" / "same.db"):
+        done = subprocess.run(
+            [sys.executable, "-c", SECOND, str(path)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        )
+        assert "in use by another process" in done.stdout, done.stdout + done.stderr
+
+
+SECOND = """
+import sys
+from exhume.errors import StoreError
+from exhume.store import OperatorKey, open
+from tests.store.world import SETUP
+try:
+    open(sys.argv[1], SETUP, OperatorKey(bytes(range(32))))
+except StoreError as error:
+    print(error)
+"""
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_clock_that_goes_back_moves_nothing_back(make, left, rng, monkeypatch):

@@ -1,5 +1,6 @@
 """Forgetting reaches the disk: the raw bytes of all files of a store, before and after."""
 
+import sqlite3
 import time
 
 import numpy as np
@@ -180,3 +181,33 @@ def test_a_statement_says_when_a_block_left_and_can_be_checked_offline(make, rng
 def test_bounds_that_make_no_sense_are_refused(wrong):
     with pytest.raises(InputError, match=f"forget.{next(iter(wrong))}"):
         Forgetting(**wrong)
+
+
+def test_somebody_else_who_reads_the_file_holds_up_forgetting_but_nobody_who_sends(make, rng, tmp_path, caplog):
+    """A hung copy or a shell with an open transaction: said in words, tried again, no snapshot piled on another."""
+    server = make(forgetting=Forgetting(seconds=1.0), watch=True)
+    victim = rows(rng, 2)
+    server.submit(add(*victim), "a", "in")
+    reader = sqlite3.connect(f"file:{tmp_path / 'store.db'}?mode=ro", uri=True, isolation_level=None)
+    reader.execute("begin")
+    reader.execute("select count(*) from log").fetchall()
+    server.submit(delete(*victim), "a", "out")
+    until = time.monotonic() + 60
+    while server.trouble is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "another process reads" in server.trouble and server.pending == 1
+    size = (tmp_path / "store.db-wal").stat().st_size
+    for i in range(10):
+        start = time.monotonic()
+        server.submit(add(*rows(rng, 1)), "b", f"b{i}")
+        assert time.monotonic() - start < 2.0  # five seconds of SQLite's patience each, before
+    time.sleep(1.5)  # several tries of the watcher
+    grown = (tmp_path / "store.db-wal").stat().st_size - size
+    assert grown < 10 * 8 * 8192  # a few pages a message, no snapshots
+    assert found(tmp_path, numbers(victim[0])) and server.receipt("a", "out").erased_at is None
+    reader.close()
+    while (server.pending or server.trouble) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not server.pending and server.trouble is None and server.receipt("a", "out").erased_at is not None
+    assert not found(tmp_path, numbers(victim[0]))
+    assert sum("deletions" in record.message for record in caplog.records) == 2  # once when it began, once at the end

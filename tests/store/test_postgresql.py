@@ -133,3 +133,42 @@ def test_backups_go_both_ways(url, key, rng, tmp_path):
     engine.dispose()
     restore(tmp_path / "copy.db", url)
     assert inspect(url, SETUP, key).accepted == before[3].messages
+
+
+def test_a_lost_connection_is_made_again_and_the_lock_with_it(url, key, rng, left):
+    """A restart of the database, or a cut network: fails closed, then goes on, and never beside somebody else."""
+    store = open_store(url, SETUP, key, watch=False)
+    play(store, rng)
+    _cut(url)
+    update = add(*rows(rng))
+    with pytest.raises(StoreError, match="held again"):
+        store.submit(update, "a", "k")
+    assert store.submit(update, "a", "k").accepted
+    before = whole(store)
+    with pytest.raises(StoreError, match="in use by another process"):
+        open_store(url, SETUP, key, watch=False)
+    _cut(url)
+    other = open_store(url, SETUP, key, watch=False)  # takes over while nobody holds it
+    assert whole(other) == before and other.submit(add(*rows(rng)), "b", "theirs").accepted
+    for attempt in ("m1", "m2"):
+        with pytest.raises(StoreError, match="in use by another process"):
+            store.submit(add(*rows(rng)), "a", attempt)
+    with pytest.raises(StoreError, match="in use"):
+        store.snapshot()
+    now = whole(other)
+    left(other)
+    with pytest.raises(StoreError, match="held again"):
+        store.try_writing()
+    store.try_writing()
+    assert whole(store) == now  # what the other one took is there
+    store.close()
+
+
+def _cut(url):
+    from exhume.store.schema import engine_for
+
+    engine = engine_for(url)
+    with engine.connect() as connection:
+        others = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+        connection.exec_driver_sql(f"SELECT pg_terminate_backend(pid) {others}")
+    engine.dispose()

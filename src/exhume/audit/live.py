@@ -17,7 +17,7 @@ from exhume.audit.dry_run import DryRun, dry_run, dry_run_rows
 from exhume.audit.foretelling import Reading, read_state, unseen
 from exhume.audit.live_deletion import Owner, play_deletion
 from exhume.audit.outstanding import Outstanding
-from exhume.audit.records import LiveDeletion, LiveRecord
+from exhume.audit.records_live import LiveDeletion, LiveRecord
 from exhume.audit.settings import Settings
 from exhume.audit.signals import shielded, stopping
 from exhume.audit.undoing import UndoingTarget

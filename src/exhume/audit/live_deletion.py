@@ -10,12 +10,12 @@ from exhume.attack import recover
 from exhume.attack.block import Block
 from exhume.attack.session import Attack
 from exhume.attack.state import State
-from exhume.audit.records import LiveDeletion
+from exhume.audit.records_live import LiveDeletion
+from exhume.audit.row_journal import PlannedRows, RowJournal
 from exhume.audit.signals import shielded
 from exhume.audit.undoing import UndoingTarget
-from exhume.errors import AttackError, ExhumeError
+from exhume.errors import AttackError, ExhumeError, RefusedError
 from exhume.numerics import Matrix, relative
-from exhume.protocol.client import Client
 from exhume.protocol.head import Head
 from exhume.protocol.target import Target
 
@@ -24,29 +24,34 @@ __all__ = ["Owner", "play_deletion"]
 
 @dataclass(eq=False)
 class Owner:
-    """The operator's second client, and the test record that it adds and deletes."""
+    """The operator's second client, and the test record that it adds and deletes.
 
-    client: Client
+    The record is in a file before it is sent, and is taken back by its receipts.
+    """
+
+    journal: RowJournal
     feature: Matrix
     label: int
-
-    @property
-    def stands(self) -> bool:
-        """Whether the record is in the ledger."""
-        return len(self.client) > 0
+    _sent: PlannedRows | None = None
 
     def add(self) -> None:
         """Add the record."""
-        receipt = self.client.add(self.feature[None], np.array([self.label]))
-        if not receipt.accepted:
-            raise AttackError(f"not started: the owner's record was refused ({receipt.reason})")
+        self._sent = self.journal.plan("owner", [(self.feature[None], np.array([self.label]))])[0]
+        try:
+            self.journal.add(self._sent)
+        except RefusedError as error:
+            self.journal.restore()
+            raise AttackError(f"not started: the owner's record was refused ({error.rule})") from error
 
     def delete(self) -> None:
-        """Delete the record, if it stands."""
-        if self.stands:
-            receipt = self.client.delete(self.feature[None], np.array([self.label]))
-            if not receipt.accepted:
-                raise AttackError(f"the owner's deletion was refused ({receipt.reason}): its test record still stands")
+        """Delete the record, if it stands or may stand."""
+        try:
+            self.journal.restore()
+        except Exception as error:
+            file = self.journal.file
+            where = f"it is in '{file}': exhume audit --undo '{file}' with the same target and tokens deletes it"
+            said = f"{type(error).__name__}: {error}"
+            raise AttackError(f"THE OWNER'S RECORD COULD NOT BE TAKEN BACK ({said}): {where}") from error
 
 
 def play_deletion(target: Target, owner: Owner, before: State, start: Head, actions: list[str]) -> LiveDeletion:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from exhume.audit.levels import Level
 from exhume.audit.records_defence import CellService, DefenceRecord, ExposureRecord, RemedyRecord, TrialService
+from exhume.audit.records_live import LiveRecord, RankPoint
 from exhume.records import Number, Record
 
 __all__ = [
@@ -87,15 +88,6 @@ class TrialRecord(Record):
     def of(self, recovery: str) -> RecoveryRecord | None:
         """Return what one recovery found, if it ran."""
         return next((r for r in self.recoveries if r.recovery == recovery), None)
-
-
-class RankPoint(Record):
-    """The observed stack after so many responses."""
-
-    responses: int
-    rank: int
-    sigma_min: Number
-    """Smallest singular value over the largest; below the tolerance the direction counts as absent."""
 
 
 class CellRecord(Record):
@@ -201,57 +193,6 @@ class Verdict(Record):
     audited deletions; null without an account."""
     next_steps: tuple[str, ...] = ()
     """What to do now."""
-
-
-class LiveDeletion(Record):
-    """A deletion that was played on a live target, with a record of the operator's own."""
-
-    label_right: bool
-    feature_error: Number
-    """Relative error of the recovered feature; null where nothing came out."""
-    replayed: Number
-    """Share of the deletion's change of the head that putting the record back undid; null where that was refused."""
-    residual: Number
-    """Relative distance of the head from the one before the record came in, when everything was undone."""
-
-
-class LiveRecord(Record):
-    """What was done to a live target, and what it gave away."""
-
-    target: str
-    dim: int
-    classes: int
-    precision: str
-    probe: str
-    scale: Number = None
-    """The largest harmless scale of made-up probes, at most the one asked for; null for probes of own rows."""
-    dry_run_residual: Number
-    noise: Number = None
-    """The server's own arithmetic, as the dry run measured it: relative error of a head."""
-    messages: int
-    responses: int
-    identified: bool
-    estimator: str | None = None
-    """What made the best of the answers."""
-    reason: str | None
-    rank: int | None
-    live: int | None = None
-    """How many features the probe can speak of."""
-    faint: bool = False
-    """Whether the weakest direction of the answers is within the server's own arithmetic."""
-    kappa: Number
-    prediction_error: Number
-    """Relative error with which the identified state foretold the answer to a probe that it had not seen."""
-    residual: Number
-    """Relative head residual after everything was cancelled."""
-    restored: bool
-    interrupted: bool = False
-    failed: bool = False
-    """Whether the target broke down, so that the outcome says nothing about it."""
-    actions: tuple[str, ...]
-    curve: tuple[RankPoint, ...] = ()
-    deletion: LiveDeletion | None = None
-    """What became of a whole deletion; null where no second client was there to own a record."""
 
 
 class Report(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from itertools import combinations
 from pathlib import Path
 
@@ -92,17 +93,25 @@ class UndoingTarget:
         self._keys.append(None)
         self.messages += 1
         try:
-            head = self._target.submit(update)
+            head = self._submitted(update)
         except RefusedError:
             self._drop(-1)
             raise
         except BaseException as error:
-            self._keys[-1] = getattr(error, "key", None)
+            self._keys[-1] = self._keys[-1] or getattr(error, "key", None)
             raise
         self._drop(-1)
         self._arrived(update, head)
         self.responses += 1
         return head
+
+    def _submitted(self, update: Update) -> Head:
+        """Send an update; where the server knows keys it is in the file with its key before, for who is killed."""
+        if self._folder is None or not isinstance(self._target, SettlingTarget):
+            return self._target.submit(update)
+        key = self._keys[-1] = uuid.uuid4().hex
+        self._put_down()
+        return self._target.again(update, key)
 
     def _drop(self, place: int) -> Update:
         self._keys.pop(place)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from exhume.audit.levels import THRESHOLDS, Level, worst
 from exhume.audit.records import CellRecord, Finding, LiveRecord, Verdict
 
-__all__ = ["conclude", "conclude_live", "is_sound", "no_verdict", "quantity"]
+__all__ = ["HEADLINE", "conclude", "conclude_live", "is_sound", "no_verdict", "quantity", "stated"]
 
 MOST_LINES = 10
 
-_HEADLINE: dict[Level, str] = {
+HEADLINE: dict[Level, str] = {
     "none": "The attacks of this run dug up nothing beyond guessing. Others might.",
     "aggregate": "A client could dig up the summed statistics of what was deleted.",
     "label": "A client could tell the class of a deleted record.",
@@ -37,7 +37,7 @@ def conclude(findings: Sequence[Finding], cells: Sequence[CellRecord], classes: 
         *_remedies(findings, severity, classes),
     ]
     room = MOST_LINES - 1 - len(rest)
-    return _verdict(severity, _HEADLINE[severity], [*_samples(findings)[:room], *rest])
+    return stated(severity, HEADLINE[severity], [*_samples(findings)[:room], *rest])
 
 
 _NO_REMEDY = "Releasing fewer heads, or honest updates in between, does not help."
@@ -78,7 +78,7 @@ def conclude_live(live: LiveRecord) -> Verdict:
         ]
         body.append(f"Used: {spent} Other probes may do better.")
     body.append(ending)
-    return _verdict(severity, headline, body)
+    return stated(severity, headline, body)
 
 
 def _deletion_level(live: LiveRecord) -> Level | None:
@@ -105,7 +105,7 @@ def _live_deletion(live: LiveRecord, severity: Level) -> Verdict:
         after = "Putting it back was refused, or did not undo the deletion."
     spent = f"Cost: {live.responses} heads, {live.messages} messages, with the dry run and all cancellations."
     ending = f"Everything was undone: the head is off by {quantity(found.residual)} of what it was at the start."
-    return _verdict(severity, headline, [came, after, spent, ending])
+    return stated(severity, headline, [came, after, spent, ending])
 
 
 def _unread(live: LiveRecord) -> str | None:
@@ -154,7 +154,8 @@ def quantity(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def _verdict(severity: Level, headline: str, body: Sequence[str]) -> Verdict:
+def stated(severity: Level, headline: str, body: Sequence[str]) -> Verdict:
+    """Return a verdict of so many lines at most."""
     lines = [f"Verdict: {severity.upper()}. {headline}", *(f"  {line}" for line in body)]
     return Verdict(severity=severity, text="\n".join(lines[:MOST_LINES]))
 

@@ -6,11 +6,13 @@ import glob
 import importlib
 import json
 import re
+import shlex
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +22,9 @@ from exhume.cli._help import EXAMPLES, panel_of
 from exhume.errors import InputError
 from exhume.files import write_files
 
+if TYPE_CHECKING:
+    from exhume.audit.records import Verdict
+
 __all__ = [
     "MOST_SEED",
     "STDOUT",
@@ -28,6 +33,7 @@ __all__ = [
     "JsonTo",
     "check_file",
     "check_folder",
+    "command_line",
     "completing",
     "completing_files",
     "console_for",
@@ -35,6 +41,7 @@ __all__ = [
     "listed",
     "put_json",
     "say",
+    "tell",
 ]
 
 STDOUT = "-"
@@ -122,6 +129,10 @@ class Command(TyperCommand):
                 vars(parameter)["help"] = re.sub(r"\{(\w+)\}", lambda m: ", ".join(names_of(m[1])), text)
             named = next((word[2:] for word in parameter.opts if word.startswith("--")), "")
             vars(parameter)["rich_help_panel"] = panel_of(named)
+            if getattr(parameter, "is_flag", False):
+                vars(parameter)["metavar"] = ""  # a flag takes no value
+            elif named == "seed":
+                vars(parameter)["metavar"] = "<int>"  # without a range whose end nobody reads
         if lines := EXAMPLES.get(ctx.command_path):
             self.epilog = "\n\n".join(["Examples:", *lines])
         super().format_help(ctx, formatter)
@@ -220,3 +231,22 @@ def _exists(option: str, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise InputError(option, "a place that can be reached", f"'{path}' ({error})") from None
     return True
+
+
+def tell(verdict: Verdict, json: str | None = None) -> None:
+    """Print verdict and next steps: folded at words and coloured by level on a terminal, line by line elsewhere."""
+    from exhume.audit.next_steps import TITLE, in_full
+
+    console = console_for(json)
+    lines = in_full(verdict, console.width if console.is_terminal else None).splitlines()
+    tone = {"none": "cyan", "aggregate": "yellow", "replay": "red", None: "yellow"}.get(
+        verdict.severity, "dark_orange3"
+    )
+    for number, line in enumerate(lines):
+        style = f"bold {tone}" if number == 0 else "bold" if line == f"{TITLE}:" else ""
+        say(console, line, style)
+
+
+def command_line() -> str:
+    """Return the command as it was given."""
+    return shlex.join(["exhume", *sys.argv[1:]])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +12,13 @@ from exhume.cli._options import (
     JsonTo,
     check_file,
     check_folder,
+    command_line,
     completing,
     completing_files,
     console_for,
     put_json,
     say,
+    tell,
 )
 from exhume.errors import ExhumeError, InputError
 from exhume.files import write_files
@@ -27,12 +26,13 @@ from exhume.files import write_files
 if TYPE_CHECKING:
     from exhume.audit.accepted import Risk
     from exhume.audit.compare import Earlier
-    from exhume.audit.live_deletion import Owner
-    from exhume.audit.records import Report, Verdict
+    from exhume.audit.records import Report
     from exhume.audit.settings import Settings
-    from exhume.protocol.target import Target
 
 __all__ = ["audit"]
+
+LIVE_TRIALS = 20
+"""Deletions that are played on a live service, unless told otherwise: each is two events of its noise."""
 
 Text = str | None
 Number = int | None
@@ -147,8 +147,8 @@ def audit(
     owner_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="With an address: a second client's token. It adds the first row of --features and deletes it, and "
-            "the audit measures what comes out."
+            help="With an address: a second client's token. It adds records of --features and deletes them, and the "
+            "audit measures what comes out."
         ),
     ] = None,
     ca_file: Annotated[
@@ -180,27 +180,37 @@ def audit(
     }  # fmt: skip
     values: dict[str, Any] = {} if config is None else from_toml(config)
     values |= {name: value for name, value in given.items() if value is not None}
+    chosen = False
     if target is not None:
         if values.get("defence") is not None:
             raise InputError("defence", "left out with a live target, which has settings of its own", values["defence"])
         if values.get("engine") is not None:
             raise InputError("engine", "left out with a live target, which has its own", values["engine"])
+        chosen = "probe" in values
         values.setdefault("probe", "designed")
+        values.setdefault("trials", LIVE_TRIALS)
     settings = make_settings(values, live=target is not None)
     if explain:
         typer.echo(threat_model(settings))
         return
-    tokens = _Tokens(token_file, owner_token_file, ca_file)
-    tokens.check(target, settings)
-    if undo is not None:
-        _undo(undo, target, operated, tokens)
-        return
+    access = None
+    if any(given is not None for given in (target, undo, token_file, owner_token_file, ca_file)):
+        from exhume.cli import _audit_live
+
+        access = _audit_live.LiveAccess(token_file, owner_token_file, ca_file)
+        access.check(target)
+        if undo is not None:
+            _audit_live.undo(undo, target, operated, access)
+            return
     check_folder("out", settings.out)
     for name in ("json", "sarif", "junit", "markdown"):
         check_file(name, getattr(settings, "json_file" if name == "json" else name))
     surroundings = _surroundings(settings)
     with stopping():
-        report = _live(settings, target, operated, tokens) if target is not None else _simulated(settings, fresh)
+        if target is None or access is None:
+            report = _simulated(settings, fresh)
+        else:
+            report = _audit_live.live(settings, target, operated, access, chosen=chosen)
         _finish(report, settings, *surroundings)
 
 
@@ -227,7 +237,7 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
         if (needs := said(plan)) is not None:
             typer.echo(needs, err=True)
         with progress_bar(console, "attacking") as progress:
-            done = run(settings, command=_command(), fresh=fresh, progress=progress, plan=plan)
+            done = run(settings, command=command_line(), fresh=fresh, progress=progress, plan=plan)
     except KeyboardInterrupt:
         typer.echo("exhume: interrupted; finished trials are kept, and the same command goes on from them", err=True)
         raise typer.Exit(130) from None
@@ -243,93 +253,6 @@ def _simulated(settings: Settings, fresh: bool) -> Report:
     return done.report
 
 
-def _check_operated(target: str, operated: bool) -> None:
-    if not operated:
-        raise InputError("target", "probed only by its operator: add --i-operate-this-server", f"'{target}'")
-
-
-@dataclass(frozen=True)
-class _Tokens:
-    """How to reach a service, and as whom."""
-
-    client: Path | None
-    owner: Path | None
-    ca: Path | None
-
-    def check(self, target: str | None, settings: Settings) -> None:
-        """Refuse what does not go together, before any work."""
-        address = target is not None and "://" in target
-        for name, given in (("token-file", self.client), ("owner-token-file", self.owner), ("ca-file", self.ca)):
-            if given is not None and not address:
-                raise InputError(name, "left out unless --target is the address of a service", f"'{given}'")
-        if address and self.client is None:
-            raise InputError("token-file", "given with the address of a service", "nothing")
-        if self.owner is not None and settings.features is None:
-            raise InputError("owner-token-file", "given with --features, whose first row is the test record", "none")
-
-    def target(self, target: str) -> Target:
-        """Return the live target."""
-        from exhume.audit.target import guarded, load_target
-
-        if self.client is None:
-            return load_target(target)
-        from exhume.service import Remote, read_token
-
-        safe = guarded(Remote(target, read_token(self.client), ca_file=self.ca))
-        safe.head()  # who cannot be reached is said before anything is sent
-        return safe
-
-    def owning(self, target: str, settings: Settings) -> Owner | None:
-        """Return who owns the test record, if somebody does."""
-        if self.owner is None or settings.features is None:
-            return None
-        from exhume.audit.live_deletion import Owner
-        from exhume.data.own import read_own
-        from exhume.service import Remote, read_token
-
-        features, labels, _, _ = read_own(settings.features, settings.labels)
-        remote = Remote(target, read_token(self.owner), ca_file=self.ca)
-        return Owner(remote.client("owner"), features[0], int(labels[0]))
-
-
-def _undo(file: Path, target: str | None, operated: bool, tokens: _Tokens) -> None:
-    if target is None:
-        raise InputError("undo", "given together with --target, the server to send it to", "no target")
-    _check_operated(target, operated)
-    from exhume.audit.live import undo
-    from exhume.audit.outstanding import read
-
-    left = read(file)
-    back, careful = undo(tokens.target(target), left, file.parent)
-    sent = file.replace(file.with_suffix(".sent"))
-    if not back:
-        more = "" if careful.file is None else f"; what is left is in '{careful.file}'"
-        raise ExhumeError(f"sent '{sent}', but the head is off by {careful.residual:.2g} of what it was{more}")
-    typer.echo(f"Taken back: the head is as it was, to within {careful.residual:.2g}. The file is now '{sent}'.")
-
-
-def _live(settings: Settings, target: str, operated: bool, tokens: _Tokens) -> Report:
-    _check_operated(target, operated)
-    from exhume.audit.live_report import report_live
-
-    server, owner = tokens.target(target), tokens.owning(target, settings)
-    typer.echo(f"Probing the live target {target}; every probe is taken back.", err=True)
-    report = report_live(server, settings, target, _command(), owner)
-    assert report.live is not None
-    for action in report.live.actions:
-        typer.echo(f"  - {action}", err=True)
-    if not report.live.restored:
-        _tell(report.verdict)
-        raise ExhumeError(f"the head did not come back: relative residual {report.live.residual}")
-    if report.live.failed and report.verdict.severity is None:
-        _tell(report.verdict)
-        raise ExhumeError(f"the target broke down, so there is no verdict: {report.live.reason}")
-    if report.live.interrupted:
-        _tell(report.verdict)
-        raise typer.Exit(130)
-    return report
-
-
 def _finish(report: Report, settings: Settings, earlier: Earlier | None, risks: tuple[Risk, ...]) -> None:
     """Write and print what was found, and end with the exit code that it asks for."""
     from exhume.audit.conclusion import conclusion_of
@@ -339,7 +262,7 @@ def _finish(report: Report, settings: Settings, earlier: Earlier | None, risks: 
     typer.echo(f"Report: {settings.out / 'report.html'}", err=True)
     put_json(report_text(report), settings.json_file)
     write_files(done.files)
-    _tell(report.verdict, settings.json_file)
+    tell(report.verdict, settings.json_file)
     console = console_for(settings.json_file)
     for line in done.lines:
         say(console, line)
@@ -347,21 +270,3 @@ def _finish(report: Report, settings: Settings, earlier: Earlier | None, risks: 
         raise typer.Exit(2)
     if done.fails:
         raise typer.Exit(1)
-
-
-def _tell(verdict: Verdict, json: str | None = None) -> None:
-    """Print verdict and next steps: folded at words and coloured by level on a terminal, line by line elsewhere."""
-    from exhume.audit.next_steps import TITLE, in_full
-
-    console = console_for(json)
-    lines = in_full(verdict, console.width if console.is_terminal else None).splitlines()
-    tone = {"none": "cyan", "aggregate": "yellow", "replay": "red", None: "yellow"}.get(
-        verdict.severity, "dark_orange3"
-    )
-    for number, line in enumerate(lines):
-        style = f"bold {tone}" if number == 0 else "bold" if line == f"{TITLE}:" else ""
-        say(console, line, style)
-
-
-def _command() -> str:
-    return shlex.join(["exhume", *sys.argv[1:]])

@@ -285,8 +285,8 @@ def _quick_verdict(found: list[Comparison]) -> str:
     agree = sum(cell.agrees for cell in compared)
     return (
         f"A quick run: everything works, on samples smaller than the paper's. {agree} of {len(compared)} cells agree "
-        "all the same; the others differ as small samples do, which is no failed reproduction. Without --quick the run "
-        "takes hours and can be judged."
+        "all the same. The others differ as small samples do: that is not a failed reproduction. Run it without "
+        "--quick (hours) to judge."
     )
 
 

@@ -163,7 +163,9 @@ def restore(
 
     made = load(config)
     count = restore(file, made.url)
-    say(console_for(), f"Restored {count} receipts. What was deleted after the backup is back: delete it again.")
+    console = console_for()
+    say(console, f"Restored {count} receipts. What was deleted after the backup is back: delete it again.")
+    say(console, "Tokens are those of the backup: revoke again whom you revoked since.")
 
 
 @app.command(cls=Command)
@@ -186,6 +188,29 @@ def verify(
     put_json(json_text(asdict(found)), json)
     text = f"Whole: {found.accepted} messages accepted, {found.refused} refused, head {found.serial}"
     say(console_for(json), f"{text}; {found.pending} deletions have yet to leave the disk.")
+
+
+@app.command("operator-token", cls=Command)
+def operator_token(
+    file: Annotated[Path, typer.Argument(help="Where the new token goes.")],
+    config: ConfigFile = Path(CONFIG),
+) -> None:
+    """Give the operator a new token, while nobody runs the service; the old ones are no longer taken."""
+    from exhume.service import Tokens, load
+    from exhume.service.auth import new_token
+    from exhume.store import DurableServer, OperatorKey
+
+    check_file("file", file)
+    if file.exists():
+        raise InputError("file", "a name that is not taken", f"'{file}'")
+    made = load(config)
+    key = OperatorKey.load(made.path(made.store.key_file))
+    with DurableServer(made.url, made.setup, key, watch=False) as store:
+        tokens, token = Tokens(store.engine), new_token("operator")[0]
+        with atomic_file(file, PRIVATE) as stream:  # on the disk before the old ones end
+            stream.write(f"{token}\n".encode())
+        tokens.adopt(token, "operator", "operator", alone=True)
+    say(console_for(), f"Wrote {file}. Every earlier token of an operator has ended.")
 
 
 @app.command("verify-receipt", cls=Command)

@@ -167,7 +167,7 @@ def load_features(
     )
     if data == OWN:
         if images:
-            raise InputError("images", "absent for a user's own features, which have none", images)
+            raise InputError("data", "a set with pictures, which a user's own features have not", data)
         return _from_file(encoder, options, _path(path), _path(labels), limit, batch)
     if path is not None or labels is not None:
         raise InputError("path", f"given only with data '{OWN}'", path or labels)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exhume.data.sets import sha256_of_arrays
-from exhume.errors import InputError
+from exhume.errors import DataError, ExhumeError, InputError
 
 __all__ = ["Array", "Decoder", "DecoderEntry", "Examples", "Learnt", "Pixels", "Tick", "TrainingRecord", "TrainingStep"]
 
@@ -120,6 +120,11 @@ class Decoder(ABC):
         """Return the options that decide the weights, in plain types."""
         return {}
 
+    @property
+    def option_names(self) -> frozenset[str]:
+        """Names of the options that a training record of this decoder has."""
+        return frozenset(self._options())
+
     def fit(
         self,
         features: Array,
@@ -186,6 +191,8 @@ class Decoder(ABC):
         ------
         InputError
             If nothing was learnt yet, or the features are of another size or not finite.
+        DataError
+            If the tensors are not those that the record tells of.
         """
         record = self.record
         if record is None:
@@ -196,8 +203,13 @@ class Decoder(ABC):
         if not np.isfinite(features).all():
             raise InputError("features", "finite", "NaN or infinity")
         known = None if labels is None else _labels(labels, len(features))
-        pixels = np.clip(self._decode(features, known, generator), 0.0, 1.0)
-        return pixels.reshape(len(features), *record.shape).astype(np.float64)
+        try:
+            pixels = np.clip(self._decode(features, known, generator), 0.0, 1.0)
+            return pixels.reshape(len(features), *record.shape).astype(np.float64)
+        except ExhumeError:
+            raise
+        except (KeyError, ValueError) as error:
+            raise DataError(f"the tensors are not those of the record's {self.name} decoder: {error}") from error
 
 
 @dataclass(frozen=True)

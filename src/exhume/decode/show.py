@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.data import encoders, load_features
+from exhume.data import encoders, load_features, sets
 from exhume.decode._base import Decoder, Pixels
 from exhume.decode.decoders import build
 from exhume.decode.images import in_shape
@@ -63,12 +63,12 @@ def measured(decoder: Decoder, data: str, *, home: Path | None, rows: int, seed:
     record = decoder.record
     if record is None or not record.encoder:
         raise InputError("decoder", "one whose record names its encoder", decoder.name)
-    found = load_features(data, record.encoder, home=home, images=True)
-    assert found.images is not None
-    shape = found.images.train_images.shape[1:]
+    shape = sets.by_name(data).shape
     if encoders.REGISTRY.find(record.encoder).dim is None and shape != record.shape:
         # Such an encoder is drawn for one size of picture: under the same name, it is another for each size.
         raise InputError("data", f"pictures of shape {record.shape}, which this {record.encoder} encodes", shape)
+    found = load_features(data, record.encoder, home=home, images=True)
+    assert found.images is not None
     features, labels = found.test_features[:rows], found.test_labels[:rows]
     targets = found.images.test_images[:rows] / 255.0
     pairs = found.train_features, found.images.train_images

@@ -58,24 +58,33 @@ def load(path: Path, *, decoder: str | None = None, encoder: str | None = None, 
         If the file is missing, damaged, or of another training record.
     """
     arrays, facts = read_arrays(path)
-    try:
-        record = TrainingRecord(
-            **{
-                **facts,
-                "shape": tuple(facts["shape"]),
-                "history": tuple((int(step), float(loss)) for step, loss in facts["history"]),
-            }
-        )
-    except (TypeError, ValueError, KeyError) as error:
-        raise DataError(f"{path} holds no decoder's training record: {error}") from error
+    record = _record(path, facts)
     for field, wanted in (("decoder", decoder), ("encoder", encoder), ("data", data)):
         if wanted is not None and getattr(record, field) != wanted:
             raise DataError(
                 f"{path} is of another training record: its {field} is {getattr(record, field)}, not {wanted}"
             )
+    # Only what decides the weights is taken from a file: a device or a folder is the reader's own choice.
+    if set(record.options) != build(record.decoder).option_names:
+        named = ", ".join(record.options) or "none"
+        raise DataError(f"{path} holds no {record.decoder} decoder's training record: its options are {named}")
     found = build(record.decoder, **record.options)
     found.state, found.record = arrays, record
     return found
+
+
+def _record(path: Path, facts: Mapping[str, Any]) -> TrainingRecord:
+    """Return the training record that the facts of a file are, if they are one."""
+    try:
+        shape = tuple(int(side) for side in facts["shape"])
+        history = tuple((int(step), float(loss)) for step, loss in facts["history"])
+        record = TrainingRecord(**{**facts, "shape": shape, "history": history, "options": dict(facts["options"])})
+        counts, names = (record.rows, record.dim, record.seed, record.steps), (record.decoder, record.encoder)
+        if not all(isinstance(n, int) for n in counts) or not all(isinstance(n, str) for n in names):
+            raise ValueError(f"{counts} must be whole numbers, {names} names")
+    except (TypeError, ValueError, KeyError) as error:
+        raise DataError(f"{path} holds no decoder's training record: {error}") from error
+    return record
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
@@ -83,7 +92,15 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], facts: Mapping[str, An
     header = json.dumps(facts, sort_keys=True)
     content = safetensors_bytes(dict(arrays), {"format": FORMAT, HEADER: header, "sha256": _digest(arrays, header)})
     with atomic_file(path) as stream:
-        stream.write(content)
+        stream.write(_sorted(content))
+
+
+def _sorted(content: bytes) -> bytes:
+    """Return a safetensors file with its header in one order: equal arrays and facts are then equal files."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -24,6 +24,7 @@ __all__ = [
     "before_gram",
     "hardened",
     "hardened_config",
+    "public_totals",
     "rows_in",
     "sigma_for",
     "spread_for",
@@ -170,6 +171,13 @@ def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_
     return bounded, positive, owned
 
 
+def public_totals(public: tuple[ArrayLike, ArrayLike], classes: int, rows: int | None) -> Summary:
+    """Return the totals of public features and labels, as large as those of a ledger of so many rows."""
+    sample = Summary.of(*public, classes)
+    times = 1.0 if rows is None else rows / len(np.asarray(public[1]))
+    return Summary(times * sample.gram, times * sample.moment)
+
+
 def hardened(
     ledger: Ledger,
     *,
@@ -201,9 +209,7 @@ def hardened(
     if expected is not None and 2 * rows_in(ledger) >= expected:
         options.setdefault("grows", False)
     if public is not None:
-        sample = Summary.of(*public, ledger.c)
-        times = 1.0 if expected is None else expected / len(np.asarray(public[1]))
-        options["public"] = Summary(times * sample.gram, times * sample.moment)
+        options["public"] = public_totals(public, ledger.c, expected)
     config = hardened_config(ledger.d, bounds=bounds, rows=expected, **options)
     made = build(config if admission else config.model_copy(update={"admission": ()}), ledger)
     return made.new_server(ledger)

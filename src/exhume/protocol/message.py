@@ -102,8 +102,14 @@ def message(update: Update) -> Message:
     return update if isinstance(update, Message) else Message(update.add, update.delete, update.pairs)
 
 
-def itemise(c: int, *, add: tuple[Any, Any] | None = None, delete: tuple[Any, Any] | None = None) -> Message:
-    """Return the update of some rows to add and some to delete, with the rows attached."""
+def itemise(
+    c: int,
+    *,
+    add: tuple[Any, Any] | None = None,
+    delete: tuple[Any, Any] | None = None,
+    factored: bool | None = None,
+) -> Message:
+    """Return the update of some rows to add and some to delete, with the rows attached; as `Summary.of` makes it."""
     sides = [
         None if side is None else Batch(np.asarray(side[0], dtype=np.float64), np.asarray(side[1], dtype=np.intp))
         for side in (add, delete)
@@ -112,7 +118,7 @@ def itemise(c: int, *, add: tuple[Any, Any] | None = None, delete: tuple[Any, An
     if known is None:
         raise InputError("add, delete", "rows for at least one of the two", "neither")
     d = known.features.shape[1]
-    made = [Summary.zeros(d, c) if s is None else Summary.of(s.features, s.labels, c) for s in sides]
+    made = [Summary.zeros(d, c) if s is None else Summary.of(s.features, s.labels, c, factored=factored) for s in sides]
     return Message(made[0], made[1], added=sides[0], deleted=sides[1])
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from exhume.protocol.head import Head
 from exhume.protocol.summary import Update
 
-__all__ = ["SettlingTarget", "Target"]
+__all__ = ["ServiceTarget", "SettlingTarget", "Target"]
 
 
 @runtime_checkable
@@ -40,4 +41,37 @@ class SettlingTarget(Protocol):
 
     def applied(self, key: str) -> bool:
         """Say whether what was sent under a key counts."""
+        ...
+
+
+class ServiceTarget(SettlingTarget, Target, Protocol):
+    """A target that also says what messages must be like, and answers each with a receipt."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Feature dimensions and classes (d, c)."""
+        ...
+
+    @property
+    def grid(self) -> float | None:
+        """The grid step of a bit-exact ledger, or None."""
+        ...
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """What every message must carry: of ``"rows"`` and ``"tag"``."""
+        ...
+
+    @property
+    def bounds(self) -> Mapping[str, float] | None:
+        """What honest rows keep to: ``longest``, ``message_rows`` and ``client_rows``; None where nothing is asked."""
+        ...
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of one message."""
+        ...
+
+    def receipt_of(self, update: Update, key: str) -> Mapping[str, Any]:
+        """Send an update under a key and return its receipt: ``accepted``, ``code``, ``serial`` of the broadcast."""
         ...

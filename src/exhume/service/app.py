@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
@@ -12,10 +12,10 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from exhume._version import __version__
+from exhume.errors import InputError
 from exhume.protocol.wire import ATTACHED, FACTORED, VERSION, decode_update
 from exhume.service.core import FederationService
-from exhume.service.limits import read_body
-from exhume.service.metrics import CONTENT_TYPE
+from exhume.service.limits import bounds_of, read_body
 from exhume.service.problems import ProblemError, as_problem, install, responses
 from exhume.store import Sent, StoredReceipt, as_key
 
@@ -25,6 +25,9 @@ SAFETENSORS = "application/vnd.exhume+safetensors"
 _TAKEN = ("", SAFETENSORS, "application/octet-stream", "application/x-safetensors")
 _SMALL = 1 << 16
 """Bytes of a message that is read at once; a larger one is read in a thread."""
+
+_ENDING = {"Connection": "close"}
+"""Who shows no token does not keep a connection: idle ones would leave no room for those who do."""
 
 BEARER: dict[str, Any] = {"security": [{"token": []}]}
 
@@ -40,6 +43,9 @@ class Info(BaseModel):
     grid: float | None
     formats: list[str] = Field(description="Versions of the wire format that are read.")
     asks: list[str] = Field(description="What a message must carry: of 'rows' and 'tag'.")
+    bounds: dict[str, float] | None = Field(
+        description="What rows must keep to: longest (their length), message_rows, client_rows; null without bounds."
+    )
     most_bytes: int
     most_rows: int
     per_minute: float
@@ -94,33 +100,24 @@ def client_app(service: FederationService) -> FastAPI:
 
 
 def health_routes(app: FastAPI, service: FederationService) -> None:
-    """Give an application what a supervisor and a monitor ask for."""
+    """Give an application what a supervisor asks for."""
 
     @app.get("/healthz", summary="Whether the process lives", response_class=PlainTextResponse)
-    async def healthz() -> str:
-        return "ok\n"
+    async def healthz() -> Response:
+        return PlainTextResponse("ok\n", headers=_ENDING)
 
     @app.get(
         "/readyz",
-        summary="Whether messages are taken",
+        summary="Whether messages are taken and deletions leave the disk",
         response_class=PlainTextResponse,
         responses=responses(503),
     )
-    async def readyz() -> str:
+    async def readyz() -> Response:
         if service.ready is not None:
-            raise ProblemError(503, "messages are not taken now; the operator's log says why")
-        return "ready\n"
-
-    @app.get(
-        "/metrics",
-        summary="Figures for a monitor, with an operator's token",
-        response_class=PlainTextResponse,
-        responses=responses(401, 403),
-        openapi_extra=BEARER,
-    )
-    async def metrics(request: Request) -> Response:
-        service.operator(request)
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+            raise ProblemError(
+                503, "messages are not taken, or deletions do not leave the disk; the operator is told why"
+            )
+        return PlainTextResponse("ready\n", headers=_ENDING)
 
 
 def _info(app: FastAPI, service: FederationService) -> None:
@@ -137,6 +134,7 @@ def _info(app: FastAPI, service: FederationService) -> None:
             grid=store.setup.grid,
             formats=[VERSION, ATTACHED, FACTORED],
             asks=sorted({what for rule in store.server.admission for what in rule.asks}),
+            bounds=None if (bounds := bounds_of(store.server)) is None else bounds.options(),
             most_bytes=service.most_bytes,
             most_rows=limits.rows,
             per_minute=limits.per_minute,
@@ -178,8 +176,8 @@ def _heads(app: FastAPI, service: FederationService) -> None:
         openapi_extra=BEARER,
     )
     async def events(request: Request) -> StreamingResponse:
-        service.client(request)
-        lines = _broadcasts(service)
+        who = service.client(request).name
+        lines = _broadcasts(service, who, lambda: service.client(request))
         first = await anext(lines)  # here, where too many listeners are still a problem document
         return StreamingResponse(_after(first, lines), media_type="text/event-stream", headers=_UNCACHED)
 
@@ -193,8 +191,9 @@ async def _after(first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
         yield line
 
 
-async def _broadcasts(service: FederationService) -> AsyncIterator[str]:
-    news = service.news()
+async def _broadcasts(service: FederationService, who: str, allowed: Callable[[], object]) -> AsyncIterator[str]:
+    """Tell every broadcast to whoever may still hear it: a token that was revoked ends the stream."""
+    news = service.news(who)
     waiting = asyncio.ensure_future(anext(news))
     await asyncio.sleep(0)  # the ear is open before the present is told: nothing falls in between
     if waiting.done() and waiting.exception() is not None:
@@ -208,6 +207,10 @@ async def _broadcasts(service: FederationService) -> AsyncIterator[str]:
             except StopAsyncIteration:
                 return
             waiting = asyncio.ensure_future(anext(news))
+            try:
+                allowed()
+            except ProblemError:
+                return
             if one is None:
                 yield ": still here\n\n"
             elif one.published.serial != serial:
@@ -253,6 +256,7 @@ def _updates(app: FastAPI, service: FederationService) -> None:
                 update = decode_update(data, **sizes)
             else:
                 update = await asyncio.to_thread(decode_update, data, **sizes)
+            service.client(request)  # a token that was revoked while the body came is no longer taken
             receipt = await service.writer.submit(Sent(client.name, name, data, update))
         except Exception as error:
             raise as_problem(error) from error
@@ -266,7 +270,10 @@ def _updates(app: FastAPI, service: FederationService) -> None:
     )
     async def receipt(request: Request, key: Annotated[str, Path(max_length=200)]) -> ClientReceipt:
         client = service.client(request)
-        found = await asyncio.to_thread(service.store.receipt, client.name, key)
+        try:
+            found = await asyncio.to_thread(service.store.receipt, client.name, as_key(key))
+        except InputError:  # no message can have such a key
+            found = None
         if found is None:
             raise ProblemError(404, "you have sent nothing under this key")
         return told(service, found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from exhume.errors import InputError
+from exhume.errors import InputError, StoreError
 from exhume.store.schema import CLIENTS
 
 __all__ = ["KINDS", "NAME", "Enrolled", "Tokens", "new_token"]
@@ -78,14 +78,15 @@ class Tokens:
                 raise InputError("name", "one that holds no token yet (rotate gives a new one)", repr(name))
             return self._made(name, kind, ())
 
-    def adopt(self, token: str, name: str, kind: str) -> None:
-        """Take a token that was made elsewhere (`exhume serve init`), for somebody new."""
+    def adopt(self, token: str, name: str, kind: str, *, alone: bool = False) -> None:
+        """Take a token that was made elsewhere (`exhume serve init`); ``alone`` ends all others of its kind."""
         parts = _TOKEN.fullmatch(token)
         if parts is None or parts[1] != KINDS[kind]:
             raise InputError("token", f"a token of kind {kind}, as exhume serve init writes it", "something else")
         digest = hashlib.sha256(token.encode()).hexdigest()
         with self._mutex:
-            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), ())
+            old = tuple(self.active(kind)) if alone else ()
+            self._write((Enrolled(parts[2], name, kind, digest, time.time()),), old)
 
     def rotate(self, name: str, kind: str = "client") -> str:
         """Return a new token for somebody; the old ones are no longer taken."""
@@ -112,11 +113,14 @@ class Tokens:
 
     def _write(self, new: tuple[Enrolled, ...], old: tuple[Enrolled, ...]) -> None:
         now = time.time()
-        with self._engine.begin() as connection:
-            for one in old:
-                connection.execute(CLIENTS.update().where(CLIENTS.c.id == one.id).values(revoked_at=now))
-            for one in new:
-                connection.execute(CLIENTS.insert(), {name: getattr(one, name) for name in _COLUMNS})
+        try:
+            with self._engine.begin() as connection:
+                for one in old:
+                    connection.execute(CLIENTS.update().where(CLIENTS.c.id == one.id).values(revoked_at=now))
+                for one in new:
+                    connection.execute(CLIENTS.insert(), {name: getattr(one, name) for name in _COLUMNS})
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise StoreError(f"the store cannot be written: {getattr(error, 'orig', None) or error}") from error
         held = dict(self._held)
         held |= {one.id: Enrolled(one.id, one.name, one.kind, one.digest, one.made_at, now) for one in old}
         self._held = held | {one.id: one for one in new}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from exhume.data.own import read_own
 from exhume.defence.bounds import Bounds
 from exhume.defence.config import Config
 from exhume.defence.config import load as load_defence
-from exhume.defence.default import hardened_config
-from exhume.errors import InputError, unknown_name
+from exhume.defence.default import hardened_config, public_totals
+from exhume.defence.release import ContinualNoise
+from exhume.errors import ExhumeError, InputError, unknown_name
 from exhume.options import first_error
+from exhume.protocol.grid import snap
+from exhume.protocol.summary import Summary
 from exhume.service.auth import Tokens
 from exhume.service.core import Limits
 from exhume.service.rounds import Gathering
@@ -49,6 +55,8 @@ class DefenceTable(_Table):
     rows: int | None = None
     show_rows: bool = True
     founding: int = 1
+    public: str | None = None
+    """A file of rows that need no protection, for the noise's first measure."""
 
 
 class StoreTable(_Table):
@@ -116,14 +124,45 @@ class ServiceConfig(_Table):
             )
         bounds = Bounds(table.longest, table.message_rows or table.client_rows, table.client_rows)
         return hardened_config(
-            self.ledger.d, bounds=bounds, rows=table.rows, show_rows=table.show_rows, founding=table.founding
+            self.ledger.d,
+            bounds=bounds,
+            rows=table.rows,
+            show_rows=table.show_rows,
+            founding=table.founding,
+            grows=None if table.public is None else False,
         )
+
+    @property
+    def public(self) -> Summary | None:
+        """Totals of the public rows, as large as the ledger will be; None where no file is named.
+
+        Raises
+        ------
+        InputError
+            If the file's rows do not fit the ledger and its bounds, or no rule uses them.
+        """
+        table, ledger = self.defence, self.ledger
+        if table.public is None:
+            return None
+        if not any(entry.rule == ContinualNoise.name for entry in self.defences.release):
+            raise InputError("defence.public", "left out where no rule continual-noise uses it", f"'{table.public}'")
+        try:
+            features, labels, _, _ = read_own(self.path(table.public))
+        except ExhumeError as error:
+            raise InputError("defence.public", "a file of features and labels", str(error)) from None
+        if features.shape[1] != ledger.d or labels.max() >= ledger.c:
+            got = f"{features.shape[1]} features, classes up to {labels.max()}"
+            raise InputError("defence.public", f"rows of {ledger.d} features and classes below {ledger.c}", got)
+        longest = float(np.linalg.norm(features, axis=1).max())
+        if table.longest is not None and longest > table.longest:
+            raise InputError("defence.public", f"rows at most {table.longest:g} long, the bound 'longest'", longest)
+        return public_totals((snap(features, ledger.grid), labels), ledger.c, table.rows)
 
     @property
     def setup(self) -> ServerSetup:
         """What the store is of."""
         ledger = self.ledger
-        return ServerSetup(ledger.d, ledger.c, ledger.gamma, ledger.grid, self.defences)
+        return ServerSetup(ledger.d, ledger.c, ledger.gamma, ledger.grid, self.defences, self.public)
 
     @property
     def bounds_of(self) -> tuple[Forgetting, Gathering, Limits]:
@@ -145,6 +184,8 @@ def _made(name: str, kind: Any, given: dict[str, float]) -> Any:
     values = {}
     for option, value in given.items():
         whole = isinstance(known[option].default, int)
+        if not math.isfinite(value):
+            raise InputError(f"{name}.{option}", "a finite number", value)
         if value <= 0 and (name, option) != ("round", "seconds"):
             raise InputError(f"{name}.{option}", "above 0", value)
         if whole and int(value) != value:
@@ -220,6 +261,10 @@ message_rows = 100   # most rows of one message
 client_rows = 1000   # most rows that one client may have standing
 rows = 10000         # about how many rows the ledger will hold
 founding = 1         # submissions before the first head
+# Rows of your own that need no protection (.npz, .csv, ...: features and labels, from the clients' encoder) make the
+# noise's shape one that holds nobody's record, and cover the first clients' additions too. A store keeps a digest of
+# them: another file needs a new store.
+# public = "public.npz"
 # file = "defence.toml"
 # undefended = "{UNDEFENDED}"
 

@@ -43,8 +43,8 @@ class Limits:
         How long the head of a request may take to arrive.
     connections
         Most connections at a time.
-    listeners
-        Most connections that listen for new heads.
+    listeners, listeners_each
+        Most connections that listen for what happens, of all together and of one client.
     """
 
     rows: int = 1000
@@ -55,6 +55,7 @@ class Limits:
     header_seconds: float = 10.0
     connections: int = 512
     listeners: int = 128
+    listeners_each: int = 8
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class FederationService:
         self.stop: Callable[[], object] = lambda: None
         """Ends `serve`, from any thread, once it runs."""
         self.refusals = self._refusals()
-        self._ears: dict[asyncio.Queue[Happened | None], asyncio.AbstractEventLoop] = {}
+        self._ears: dict[asyncio.Queue[Happened | None], tuple[asyncio.AbstractEventLoop, str | None]] = {}
         self._mutex = threading.Lock()
         self.metrics = Metrics(self.store, self.writer)
         self.writer.listen(self._tell)
@@ -103,7 +104,7 @@ class FederationService:
             other = "operator" if kind == "client" else "client"
             if self.tokens.holder(token.strip(), other) is not None:
                 raise ProblemError(403, f"this is a token of kind {other}; this address takes {kind} tokens")
-        headers = {"WWW-Authenticate": 'Bearer realm="exhume"'}
+        headers = {"WWW-Authenticate": 'Bearer realm="exhume"', "Connection": "close"}
         raise ProblemError(401, field="Authorization", allowed=f"Bearer and a {kind} token", headers=headers)
 
     def code(self, receipt: StoredReceipt) -> str | None:
@@ -138,17 +139,18 @@ class FederationService:
                 self.refusals[receipt.rule or ""] += 1
         with self._mutex:
             ears = list(self._ears.items())
-        for ear, loop in ears:
+        for ear, (loop, _) in ears:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_put, ear, Happened(published, new))
 
-    async def news(self, keep_alive: float = 15.0) -> AsyncIterator[Happened | None]:
-        """Yield what happens from now on; None now and then while nothing does."""
+    async def news(self, who: str | None = None, keep_alive: float = 15.0) -> AsyncIterator[Happened | None]:
+        """Yield what happens from now on; None now and then while nothing does. No client has every place."""
         ear: asyncio.Queue[Happened | None] = asyncio.Queue(maxsize=64)
         with self._mutex:
-            if len(self._ears) >= self.limits.listeners:
+            theirs = 0 if who is None else sum(name == who for _, name in self._ears.values())
+            if len(self._ears) >= self.limits.listeners or theirs >= self.limits.listeners_each:
                 raise ProblemError(429, "too many connections listen", headers={"Retry-After": "30"})
-            self._ears[ear] = asyncio.get_running_loop()
+            self._ears[ear] = asyncio.get_running_loop(), who
         try:
             while self.writer.alive:
                 try:
@@ -168,7 +170,7 @@ class FederationService:
         self.writer.close()
         with self._mutex:
             ears = list(self._ears.items())
-        for ear, loop in ears:
+        for ear, (loop, _) in ears:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_put, ear, None)
 

@@ -7,9 +7,12 @@ import math
 import time
 from collections.abc import AsyncIterator
 
+from exhume.defence.admission.bounded_influence import BoundedInfluence
+from exhume.defence.bounds import Bounds
+from exhume.protocol.server import Server
 from exhume.service.problems import ProblemError
 
-__all__ = ["Rates", "body_limit", "read_body"]
+__all__ = ["Rates", "body_limit", "bounds_of", "read_body"]
 
 _HEADER = 1 << 16
 _MOST_KNOWN = 10_000
@@ -20,6 +23,11 @@ def body_limit(d: int, c: int, rows: int) -> int:
     dense = 2 * 8 * (d * d + d * c)
     attached = 2 * 8 * (rows * (d + 1) + c)
     return dense + attached + _HEADER
+
+
+def bounds_of(server: Server) -> Bounds | None:
+    """Return the public bounds in force, if a rule has some."""
+    return next((rule.bounds for rule in server.admission if isinstance(rule, BoundedInfluence)), None)
 
 
 async def read_body(stream: AsyncIterator[bytes], length: str | None, most: int, seconds: float) -> bytes:

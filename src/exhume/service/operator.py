@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from exhume._version import __version__
@@ -19,6 +19,7 @@ from exhume.service.app import BEARER, describe, health_routes
 from exhume.service.auth import NAME, Enrolled
 from exhume.service.core import FederationService
 from exhume.service.dashboard import dashboard_routes
+from exhume.service.metrics import CONTENT_TYPE
 from exhume.service.problems import ProblemError, install, responses
 
 __all__ = ["operator_app"]
@@ -98,7 +99,11 @@ def _clients(app: FastAPI, service: FederationService, allowed: Any) -> None:
         return [ClientRow(name=e.name, made_at=e.made_at, revoked_at=e.revoked_at) for e in service.tokens.all()]
 
     @app.post(
-        "/v1/clients", summary="Enrol a client", status_code=201, responses=responses(401, 403, 409, 422), **protected
+        "/v1/clients",
+        summary="Enrol a client",
+        status_code=201,
+        responses=responses(401, 403, 409, 422, 503),
+        **protected,
     )
     async def enrol(new: NewClient) -> GivenToken:
         try:
@@ -109,7 +114,7 @@ def _clients(app: FastAPI, service: FederationService, allowed: Any) -> None:
     @app.post(
         "/v1/clients/{name}/rotate",
         summary="Give a client a new token; the old one is no longer taken",
-        responses=responses(401, 403, 404),
+        responses=responses(401, 403, 404, 503),
         **protected,
     )
     async def rotate(name: str) -> GivenToken:
@@ -123,7 +128,7 @@ def _clients(app: FastAPI, service: FederationService, allowed: Any) -> None:
         summary="Revoke a client's token; what it sent stays in the ledger",
         status_code=204,
         response_class=Response,
-        responses=responses(401, 403, 404),
+        responses=responses(401, 403, 404, 503),
         **protected,
     )
     async def revoke(name: str) -> Response:
@@ -145,6 +150,15 @@ def _reports(app: FastAPI, service: FederationService, allowed: Any) -> None:
     async def status() -> Status:
         return status_of(service)
 
+    @app.get(
+        "/metrics",
+        summary="Figures for a monitor",
+        response_class=PlainTextResponse,
+        **protected,
+    )
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
     @app.get("/v1/exposure", summary="What each client could know by now", **protected)
     async def exposure() -> views.Exposures:
         return await asyncio.to_thread(views.exposures, service)
@@ -165,8 +179,9 @@ def _reports(app: FastAPI, service: FederationService, allowed: Any) -> None:
         return await asyncio.to_thread(views.decisions, service, limit, before)
 
     @app.get("/v1/events", summary="What happens (server-sent events)", response_class=StreamingResponse, **protected)
-    async def events() -> StreamingResponse:
-        return StreamingResponse(_lines(service), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    async def events(request: Request) -> StreamingResponse:
+        lines = _lines(service, lambda: service.operator(request))
+        return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
 def status_of(service: FederationService) -> Status:
@@ -192,9 +207,13 @@ def status_of(service: FederationService) -> Status:
     )
 
 
-async def _lines(service: FederationService) -> AsyncIterator[str]:
+async def _lines(service: FederationService, allowed: Callable[[], object]) -> AsyncIterator[str]:
     yield _line("status", status_of(service).model_dump())
     async for news in service.news():
+        try:
+            allowed()
+        except ProblemError:  # revoked since
+            return
         if news is None:
             yield ": still here\n\n"
             continue

@@ -107,6 +107,10 @@ def install(app: FastAPI) -> None:
         place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
         return ProblemError(422, field=place, allowed=first["msg"], got=first.get("input")).response()
 
+    @app.exception_handler(StoreError)
+    async def _stored(_: Request, error: StoreError) -> Response:
+        return as_problem(error).response()
+
     @app.exception_handler(Exception)
     async def _unforeseen(_: Request, error: Exception) -> Response:
         return as_problem(error).response()

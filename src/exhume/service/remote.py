@@ -7,6 +7,7 @@ often it was sent.
 from __future__ import annotations
 
 import ipaddress
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -79,7 +80,7 @@ class Remote:
         self._patience, self._sleep = patience, sleep
         self._http = httpx.Client(
             base_url=self.address,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
             timeout=seconds,
             verify=True if ca_file is None else _context(ca_file),
         )
@@ -90,7 +91,7 @@ class Remote:
     def info(self) -> dict[str, Any]:
         """What the service says of itself: sizes, formats, limits."""
         if self._info is None:
-            self._info = self._asked("GET", "/v1/info").json()
+            self._info = _json(self._asked("GET", "/v1/info"))
         return self._info
 
     @property
@@ -107,6 +108,17 @@ class Remote:
     def asks(self) -> tuple[str, ...]:
         """What every message must carry: of ``"rows"`` and ``"tag"``."""
         return tuple(self.info["asks"])
+
+    @property
+    def bounds(self) -> dict[str, float] | None:
+        """What honest rows keep to; None where the service does not say."""
+        found: dict[str, float] | None = self.info.get("bounds")
+        return found
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of one message."""
+        return int(self.info["most_rows"])
 
     def head(self) -> Head:
         """Return the head last broadcast."""
@@ -135,7 +147,7 @@ class Remote:
     def applied(self, key: str) -> bool:
         """Say whether a message that was sent under a key counts."""
         answer = self._asked("GET", f"/v1/updates/{quote(key, safe='')}")
-        return answer.status_code == httpx.codes.OK and bool(answer.json()["accepted"])
+        return answer.status_code == httpx.codes.OK and bool(_json(answer).get("accepted"))
 
     def receipt_of(self, update: Update, key: str) -> dict[str, Any]:
         """Send an update under a key, and return its receipt."""
@@ -143,7 +155,9 @@ class Remote:
         answer = self._asked("POST", "/v1/updates", content=encode_update(update), headers=headers, key=key)
         if answer.status_code == httpx.codes.CONFLICT:
             raise ConflictError("this client", key)
-        found: dict[str, Any] = answer.json()
+        found = _json(answer)
+        if found.get("key") != key or "accepted" not in found:
+            raise RefusedError("the service answered with the receipt of another message")
         return found
 
     def client(self, name: str = "client") -> Client:
@@ -225,11 +239,23 @@ def _context(ca_file: str | Path) -> Any:
         raise InputError("ca file", "a certificate in PEM", f"'{ca_file}' ({error})") from None
 
 
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    """Return an answer that is a JSON object."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RefusedError("the service answered with something that is no JSON object: is this address one of Exhume?")
+    return found
+
+
 def _retry_after(answer: httpx.Response, pause: float) -> float:
     try:
-        return max(float(answer.headers.get("retry-after", "")), _FIRST_PAUSE)
+        asked = float(answer.headers.get("retry-after", ""))
     except ValueError:
         return pause
+    return max(asked, _FIRST_PAUSE) if math.isfinite(asked) else pause
 
 
 def _allowed(answer: httpx.Response) -> httpx.Response:

@@ -105,8 +105,19 @@ class Writer:
             rounds = self._rounds.due(_MOST, closing=closing)
             if rounds:
                 self._commit(rounds)
+            elif self.failing is not None and not closing:
+                self._try_again()
             elif closing and not len(self._rounds):
                 return
+
+    def _try_again(self) -> None:
+        """Find out whether what failed works again: whoever asks before sending would else never send."""
+        try:
+            self.store.try_writing()
+        except StoreError as error:
+            self.failing = str(error)
+        else:
+            self.failing = None
 
     def _gather(self, wait: float) -> bool:
         """Take up what has come, waiting a while for the first; True where nobody will send any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,8 @@ def backup(url: str, file: str | Path) -> int:
 def restore(file: str | Path, url: str) -> int:
     """Copy a backup into a store that is not there yet; returns how many receipts it has.
 
-    What was deleted after the backup is in it again: the deletions since must be sent again.
+    What was deleted after the backup is in it again: the deletions since must be sent again. So are tokens that were
+    revoked. It is a store of its own, with a new identity: heads since the backup had numbers that it gives again.
     """
     source = engine_for(str(file), create=False)
     target = None
@@ -54,15 +56,19 @@ def restore(file: str | Path, url: str) -> int:
             target = engine_for(url)
             if sa.inspect(target).has_table(META.name):
                 raise InputError("store", "a database without a store", sa.make_url(url).render_as_string())
-        return _copied(source, url)
+        return _copied(source, url, identity=secrets.token_hex(8))
     finally:
         source.dispose()
         if target is not None:
             target.dispose()
 
 
-def _copied(source: sa.Engine, url: str) -> int:
-    if not sa.inspect(source).has_table(META.name):
+def _copied(source: sa.Engine, url: str, identity: str | None = None) -> int:
+    try:
+        there = sa.inspect(source).has_table(META.name)
+    except sa.exc.DatabaseError as error:
+        raise StoreError(f"what is to be copied cannot be read: {error.orig}") from None
+    if not there:
         raise StoreError("there is no store to copy from")
     target = engine_for(url)
     try:
@@ -81,6 +87,8 @@ def _copied(source: sa.Engine, url: str) -> int:
                 for table in METADATA.sorted_tables:
                     for row in reading.execution_options(yield_per=8).execute(sa.select(table)):
                         writing.execute(table.insert(), dict(row._mapping))
+                if identity is not None:
+                    writing.execute(META.update().where(META.c.name == "identity").values(value=identity))
                 count = int(writing.execute(sa.select(sa.func.count()).select_from(RECEIPTS)).scalar_one())
             forget.checkpointed(target)
             return count

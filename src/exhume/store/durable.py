@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,13 @@ from exhume.store.schema import HEAD, LOG, META, engine_for
 from exhume.store.setup import ServerSetup
 
 __all__ = ["Answer", "DurableServer", "Published"]
+
+_LOG = logging.getLogger("exhume.store")
+
+_HELD = (
+    "another process reads the store's file (a backup that hangs, a shell with an open transaction), and what was "
+    "deleted stays in the write-ahead log until it ends"
+)
 
 Answer = StoredReceipt | Exception
 """What a message gets: its receipt, a `ConflictError`, or what went wrong with it alone."""
@@ -86,6 +94,7 @@ class DurableServer:
         self._closed = threading.Event()
         self._published = Published(None, None, Counts(), 0.0)
         self._encoded: bytes | None = None
+        self._held, self._watched, self._stale = False, watch, False
         self.trouble: str | None = None
         """What keeps deletions from leaving the disk; None where nothing does."""
         try:
@@ -189,6 +198,7 @@ class DurableServer:
         with self._mutex:
             if self._closed.is_set():
                 raise StoreError("the store is closed")
+            self._make_sure()
             digests = [[self._key.digest(one.client, one.key, one.body) for one in round_] for round_ in rounds]
             before = self._published.serial
             try:
@@ -201,7 +211,7 @@ class DurableServer:
                     ) from error
                 raise
             self._publish(self._encoded, before)
-            self._keep_bounds()
+            self._keep_bounds(retry=not self._watched)
             return answers
 
     def _write(self, rounds: Sequence[Sequence[Sent]], digests: list[list[bytes]]) -> list[list[Answer]]:
@@ -210,7 +220,6 @@ class DurableServer:
         answers: list[list[Answer]] = []
         self._encoded = self._published.encoded
         with self._engine.begin() as connection:
-            self._lock.check()
             known = journal.found_many(connection, [one for round_ in rounds for one in round_])
             for round_, made in zip(rounds, digests, strict=True):
                 answers.append(self._take_round(round_, made, known, receipts, bodies))
@@ -271,6 +280,16 @@ class DurableServer:
             return failed if failed is not None else StoreError("the message was not taken")
         return found if found.digest == digest else ConflictError(one.client, one.key)
 
+    def try_writing(self) -> None:
+        """Write next to nothing, to find out whether the store can be written again; a `StoreError` where it cannot."""
+        with self._mutex:
+            self._make_sure()
+            try:
+                with self._engine.begin() as connection:
+                    _put(connection, "tried", str(self._clock.now))
+            except (sa.exc.SQLAlchemyError, OSError) as error:
+                raise StoreError(f"the store cannot be written: {_cause(error)}") from error
+
     def receipt(self, client: str, key: str) -> StoredReceipt | None:
         """Return what a client was answered under a key, or None."""
         with self._engine.connect() as connection:
@@ -290,6 +309,7 @@ class DurableServer:
         The server goes on from what was written, as one that is started again would.
         """
         with self._mutex:
+            self._make_sure()
             parts = snapshot.taken(self._server, self._clock, self._key)
             server = snapshot.rebuilt(parts, self.setup, self._clock, self._key)
             with self._engine.begin() as connection:
@@ -297,8 +317,33 @@ class DurableServer:
                 snapshot.emptied(connection, LOG)
                 _put(connection, "upto", str(self._seq))
             self._server, self._upto, self._logged, self._bytes = server, self._seq, 0, 0
-            if forget.checkpointed(self._engine):
-                self._note_erased()
+            self._sweep()
+
+    def _make_sure(self) -> None:
+        """Write only to a store that is ours and read to its end."""
+        if self._stale:
+            self._recover()
+        try:
+            self._lock.check()
+        except StoreError:
+            self._recover()
+            raise
+
+    def _sweep(self) -> bool:
+        """Truncate the write-ahead log: only then has what the snapshot left out left the disk."""
+        self._held = not forget.checkpointed(self._engine)
+        if not self._held:
+            self._note_erased()
+        self._say(_HELD if self._held else None)
+        return not self._held
+
+    def _say(self, trouble: str | None) -> None:
+        """Note what keeps deletions from leaving the disk, with a line in the log when that changes."""
+        if trouble is not None and trouble != self.trouble:
+            _LOG.warning("deletions do not leave the disk: %s", trouble)
+        elif trouble is None and self.trouble is not None:
+            _LOG.warning("deletions leave the disk again")
+        self.trouble = trouble
 
     def _note_erased(self) -> None:
         if self._pending:
@@ -307,32 +352,40 @@ class DurableServer:
                 self._pending = forget.pending(connection)
         self._since = time.monotonic()
 
-    def _keep_bounds(self) -> None:
-        """Take a snapshot where one is due; a failure of it takes nothing back of what was acknowledged."""
+    def _keep_bounds(self, *, retry: bool) -> None:
+        """Take a snapshot where one is due; a failure of it takes nothing back of what was acknowledged.
+
+        While somebody else reads the file, another snapshot would only make it longer: the log is tried again, by the
+        thread that watches.
+        """
         bounds = self.forgetting
-        late = self._pending and time.monotonic() - self._since >= bounds.wait
-        if late or self._logged >= bounds.updates or self._bytes >= bounds.megabytes * 2**20:
-            try:
+        late = self._pending > 0 and time.monotonic() - self._since >= bounds.wait
+        full = self._logged >= bounds.updates or self._bytes >= bounds.megabytes * 2**20
+        try:
+            if self._held and retry and self._sweep():
+                late = self._pending > 0  # deletions since that snapshot have waited as long
+            if full or (late and not self._held):
                 self.snapshot()
-            except (sa.exc.SQLAlchemyError, OSError) as error:
-                self.trouble = f"no snapshot could be taken: {_cause(error)}"
-            else:
-                self.trouble = None
+        except (sa.exc.SQLAlchemyError, StoreError, OSError) as error:
+            self._say(f"no snapshot could be taken: {_cause(error)}")
 
     def _watch(self) -> None:
         while not self._closed.wait(min(1.0, self.forgetting.wait / 4)):
-            if self._pending and time.monotonic() - self._since >= self.forgetting.wait:
+            if self._held or (self._pending and time.monotonic() - self._since >= self.forgetting.wait):
                 with self._mutex:
                     if not self._closed.is_set():
-                        self._keep_bounds()
+                        self._keep_bounds(retry=True)
 
     def _recover(self) -> None:
-        """Go back to what is on the disk, after a step that did not get there."""
+        """Go back to what is on the disk, after a step that did not get there; nothing is taken until that works."""
+        self._stale = True
         try:
             self._take_up()
         except Exception as error:
-            self._closed.set()
-            raise StoreError(f"the store cannot be read again: {_cause(error)}; start the service anew") from error
+            raise StoreError(
+                f"the store cannot be read again: {_cause(error)}; nothing is taken until it can"
+            ) from error
+        self._stale = False
 
     def _publish(self, encoded: bytes | None, before: int | None = None) -> None:
         head = self._server.released

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from exhume.errors import InputError
-from exhume.store.schema import RECEIPTS
+from exhume.store.schema import BUSY_TIMEOUT, RECEIPTS
 
 __all__ = ["Forgetting", "checkpointed", "erased", "pending"]
 
@@ -56,12 +56,20 @@ def pending(connection: sa.Connection) -> int:
     return int(connection.execute(wanted).scalar_one())
 
 
-def checkpointed(engine: sa.Engine) -> bool:
-    """Write SQLite's log into its file and truncate it to nothing; False where a reader still holds it."""
+def checkpointed(engine: sa.Engine, patience: float = 0.25) -> bool:
+    """Write SQLite's log into its file and truncate it to nothing; False where a reader holds it for too long.
+
+    Readers of ours are done within milliseconds. Somebody else's, a shell or a copy that hangs, may stay for hours, and
+    whoever sends must not wait for it.
+    """
     if engine.dialect.name != "sqlite":
         return True
     with engine.connect() as connection:
-        busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1e3 * patience)}")
+        try:
+            busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT}")
     return not busy
 
 

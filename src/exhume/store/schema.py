@@ -105,6 +105,9 @@ HEAD = sa.Table(
 )
 """The head last broadcast, which is public."""
 
+BUSY_TIMEOUT = 5000
+"""Milliseconds that a statement waits for a lock."""
+
 _PRAGMAS = (
     "page_size = 8192",
     "auto_vacuum = FULL",  # an emptied table leaves no pages behind: the file ends before them
@@ -114,7 +117,7 @@ _PRAGMAS = (
     "temp_store = MEMORY",
     # Nothing of the log reaches the main file before its checkpoint: a purge in between leaves it in no file at all.
     "wal_autocheckpoint = 0",
-    "busy_timeout = 5000",
+    f"busy_timeout = {BUSY_TIMEOUT}",
 )
 
 

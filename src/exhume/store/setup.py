@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from exhume.defence.config import Config, build, resolved
 from exhume.errors import InputError, StoreError
@@ -48,7 +51,7 @@ class ServerSetup:
     defence
         The rules; secrets among their options are in no store.
     public
-        Totals of public rows, for a rule that asks for them.
+        Totals of public rows, for a rule that asks for them. A store keeps a digest of them, and takes no others.
     app
         What else must not change while the store is used: an app's settings by which clients know what they sent.
     """
@@ -80,6 +83,8 @@ class ServerSetup:
         if config.accountant is not None:
             entries.append(("defence.accountant", config.accountant))
         found: dict[str, Any] = {"d": self.d, "c": self.c, "gamma": self.gamma, "grid": self.grid}
+        if self.public is not None:
+            found["defence.public"] = _digest(self.public)
         for place, entry in entries:
             found[place] = entry.rule
             found |= {f"{place}.{name}": value for name, value in entry.options.items() if not is_secret(name)}
@@ -97,3 +102,11 @@ class ServerSetup:
             if ours.get(name) != stored.get(name):
                 kept = stored.get(name, "left out")
                 raise InputError(f"{name} of the configuration", f"{kept}, as in the store", ours.get(name, "nothing"))
+
+
+def _digest(public: Summary) -> str:
+    """Return what tells one file of public rows from another."""
+    made = hashlib.sha256(b"exhume public rows 1")
+    for part in (public.gram, public.moment):
+        made.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
+    return f"sha256:{made.hexdigest()}"

@@ -36,9 +36,11 @@ def flow_of(report: Report) -> Flow:
     """Return the words of a report's picture."""
     level = report.verdict.severity
     if report.live is not None:
-        foretold = level == "aggregate"
-        leak = "the hidden totals" if foretold else "nothing that this audit could read"
-        return Flow("Honest clients", report.live.target, f"{report.live.probe} probes", (leak,), level)
+        if report.live.deletions is not None:
+            told = (*_leaks(list(report.findings)), *_undone(level))
+        else:
+            told = ("the hidden totals" if level == "aggregate" else "nothing that this audit could read",)
+        return Flow("Honest clients", report.live.target, f"{report.live.probe} probes", told, level)
     ours = [f for f in report.findings if report.defence is None or f.server != BARE]
     probes = " and ".join(dict.fromkeys(f.probe for f in ours))
     count = len(report.scenario["clients"]) - 1

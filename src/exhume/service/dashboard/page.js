@@ -34,7 +34,7 @@ function status(now) {
     const box = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.textContent = name; dd.textContent = value; box.append(dt, dd); return box;
   }));
-  $("state").textContent = now.ready ? `running, version ${now.version}` : `not taking messages: ${now.trouble}`;
+  $("state").textContent = now.ready ? `running, version ${now.version}` : `in trouble: ${now.trouble}`;
   $("state").className = now.ready ? "" : "bad";
   $("tells").textContent = now.interfering.length
     ? `Their decisions may tell one client about others: ${now.interfering.join(", ")}.`
