@@ -103,8 +103,7 @@ def parts(quick):
     commands = [
         ("audit",),
         ("paper", "run", "designed_recovery", "attacker_data", "--quick", "--jobs", "2"),
-        ("audit", "--data", "mnist", "--encoder", "random-relu", "--dim", "4096"),
-        ("audit", "--encoder", "random-relu", "--dim", "10000"),
+        *(("audit", "--data", "mnist", "--encoder", "random-relu", "--dim", d) for d in ("4096", "10000")),
     ]
     commands = commands[:1] if quick else commands
     return {

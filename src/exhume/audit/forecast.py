@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
+from threadpoolctl import threadpool_limits
 
 from exhume.attack import recover
 from exhume.attack.estimate.base import READ_OFF_FROM
@@ -49,7 +50,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Rates:
-    """What this machine does: operations a second in a factorisation, and bytes a second in a product with a vector."""
+    """What one core does: operations a second in a factorisation, and bytes a second in a product with a vector."""
 
     factor: float
     read: float
@@ -57,14 +58,15 @@ class _Rates:
     @classmethod
     def measured(cls) -> _Rates:
         a = np.asfortranarray(np.eye(_TIMED) * 2.0)
-        factor = _least(lambda: dpotrf(a, lower=1, clean=0))
         large, vector = np.zeros((_READ, _READ)), np.ones(_READ)
         large[:] = 1.0  # pages that nobody has written to take no memory, and no time
-        read = _least(lambda: large @ vector)
+        with threadpool_limits(1):  # where other programs run, several threads wait for each other
+            factor = _least(lambda: dpotrf(a, lower=1, clean=0))
+            read = _least(lambda: large @ vector)
         return cls(_TIMED**3 / 3 / factor, 8.0 * _READ**2 / read)
 
 
-def _least(call: Callable[[], object], turns: int = 3) -> float:
+def _least(call: Callable[[], object], turns: int = 5) -> float:
     taken = []
     for _ in range(turns):
         start = time.perf_counter()

@@ -13,6 +13,7 @@ from exhume.attack.estimate.base import MIXED_FROM, MIXTURES, mixtures
 from exhume.attack.probes import designed
 from exhume.attack.session import Attack
 from exhume.attack.transcript import Transcript
+from exhume.errors import NotIdentifiedError
 from tests.attack import exact as ex
 from tests.attack.worlds import EPS, World, error_of, norm, roundoff
 
@@ -98,6 +99,24 @@ def test_it_declines_what_it_cannot_read():
     assert read_off(turned) is None  # H is negative definite
     mixed = replace(t, Z=t.Z + t.Z[:, ::-1])
     assert read_off(mixed) is None
+
+
+def test_many_features_that_cannot_be_read_off_are_not_factored_either(monkeypatch):
+    world, t = ran(72, 6)
+    turned = replace(t, X=-t.X)
+    for estimate in (direct, symmetric):
+        monkeypatch.setattr(sys.modules[estimate.__module__], "READ_OFF_FROM", 72)
+    for call in (direct, symmetric):
+        with pytest.raises(NotIdentifiedError, match="rank"):  # below the size Algorithm 1 says it, with its numbers
+            call(t, tolerance=0.5)
+    monkeypatch.setattr(sys.modules[read_off.__module__], "READ_OFF_ALONE_FROM", 72)
+    monkeypatch.setattr("exhume.attack._linalg.StackFactor.of", lambda _: pytest.fail("a stack was factored"))
+    assert norm(direct(t).A - world.A) <= error_of(t.Z, t.X, world.A)
+    for call in (direct, symmetric):
+        with pytest.raises(NotIdentifiedError, match=r"rank deficient: .* of the largest \(tolerance 0\.5\), 12 resp"):
+            call(t, tolerance=0.5)
+        with pytest.raises(NotIdentifiedError, match="unstable: H is not positive definite, 12 responses"):
+            call(turned)
 
 
 def test_both_estimators_read_off_from_the_named_size_on(monkeypatch):

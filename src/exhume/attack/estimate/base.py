@@ -19,6 +19,7 @@ from exhume.registry import call
 __all__ = [
     "MIXED_FROM",
     "MIXTURES",
+    "READ_OFF_ALONE_FROM",
     "READ_OFF_FROM",
     "Estimator",
     "arithmetic_noise",
@@ -29,6 +30,10 @@ __all__ = [
 
 READ_OFF_FROM = 2048
 """From so many features on `direct` and `symmetric` read a designed probe off. The paper's tables are all below."""
+
+READ_OFF_ALONE_FROM = 4096
+"""From so many features on a designed probe that cannot be read off is not identified: Algorithm 1, which would fail by
+the same test, takes twice the memory and minutes to say so."""
 
 MIXED_FROM = 256
 """From so many features on, norms that only say how far to trust an estimate are taken of mixtures of columns."""

@@ -32,7 +32,7 @@ def direct(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> Stat
     """
 
     def estimate(run: Transcript, _: Coordinates | None) -> State:
-        read = read_off(run, tolerance=tolerance) if run.d >= READ_OFF_FROM else None
+        read = read_off(run, tolerance=tolerance, alone=True) if run.d >= READ_OFF_FROM else None
         return read or _direct(run, tolerance)
 
     return within(transcript, estimate)

@@ -11,15 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from exhume.attack._linalg import Positive, SingleEntries, factor_stack
-from exhume.attack.estimate.base import arithmetic_noise, mixtures
+from exhume.attack.estimate.base import READ_OFF_ALONE_FROM, arithmetic_noise, mixtures
 from exhume.attack.state import Diagnostics, State
 from exhume.attack.transcript import Transcript
+from exhume.errors import NotIdentifiedError
 from exhume.numerics import DENOMINATOR_FLOOR, RANK_TOLERANCE, Matrix, extremes, relative
 
 __all__ = ["read_off"]
 
 
-def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> State | None:
+def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, alone: bool = False) -> State | None:
     """Estimate the state by reading H off and inverting it.
 
     The diagnostics are those of `direct` but for the three that need an estimate of A independent of H: ``e_AH`` and
@@ -31,12 +32,19 @@ def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> St
         The stacks of a probe run.
     tolerance
         Rank tolerance, as in `direct`.
+    alone
+        Whether no other estimator of many features (`READ_OFF_ALONE_FROM`) would do better.
 
     Returns
     -------
     State or None
         None where this is no way to the state, so that another estimator has to find it or say what is wrong: another
         probe than a designed one, or an H that is not positive definite or not of full rank.
+
+    Raises
+    ------
+    NotIdentifiedError
+        In place of None for such an H, if ``alone`` and from that size on.
     """
     entries = factor_stack(transcript.Z)
     if not isinstance(entries, SingleEntries):
@@ -44,11 +52,14 @@ def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> St
     H, left, asymmetry = entries.symmetric_quotient(transcript.X)
     factor = Positive.of(H)
     if factor is None:
+        _decline(transcript, alone, "unstable: H is not positive definite")
         return None
     top_H, low_H = extremes(H.__matmul__, factor.solve, transcript.d)
     top_X, low_X = _stretched(H, factor, entries.values, (top_H, low_H))
     top_Z, low_Z, rank_Z = entries.singular_values(tolerance)
     if not (low_X > tolerance * top_X and rank_Z == transcript.d):
+        share = f"the smallest singular value of X is {low_X / top_X:.1e} of the largest"
+        _decline(transcript, alone, f"rank deficient: {share} (tolerance {tolerance:g})")
         return None
     start, final = transcript.baseline.weights, transcript.final
     noise, G = arithmetic_noise(transcript, factor.divide, H), np.ascontiguousarray(factor.solve(start))
@@ -72,6 +83,12 @@ def read_off(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE) -> St
         r_W=None if final is None else relative(final.weights - start, start),
     )
     return State(A, H, G, transcript.baseline, found, noise=noise)
+
+
+def _decline(transcript: Transcript, alone: bool, reason: str) -> None:
+    """Leave the state to another estimator, unless there are too many features for that."""
+    if alone and transcript.d >= READ_OFF_ALONE_FROM:
+        raise NotIdentifiedError(f"{reason}, {transcript.responses} responses")
 
 
 def _stretched(H: Matrix, factor: Positive, values: Matrix, ends: tuple[float, float]) -> tuple[float, float]:

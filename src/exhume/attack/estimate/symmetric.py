@@ -49,7 +49,8 @@ def symmetric(transcript: Transcript, *, tolerance: float = RANK_TOLERANCE, gues
     """
 
     def estimate(run: Transcript, at: Coordinates | None) -> State:
-        if run.d >= READ_OFF_FROM and (read := read_off(run, tolerance=tolerance)) is not None:
+        read = read_off(run, tolerance=tolerance, alone=guess is None) if run.d >= READ_OFF_FROM else None
+        if read is not None:
             return read
         with solving():
             found, _, factor_Z = diagnose_rank(run, tolerance)
