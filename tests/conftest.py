@@ -1,9 +1,15 @@
 import os
+import signal
 import sys
 
 # One BLAS thread a process: NumPy's and SciPy's wheels bring separate pools, which fight each other.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
+
+# A shell without job control starts what runs in its background with these ignored, and children inherit that.
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored is signal.SIGINT else signal.SIG_DFL)
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
