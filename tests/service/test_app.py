@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from http.client import HTTPConnection
 
 import numpy as np
@@ -185,6 +186,31 @@ def test_slow_senders_are_not_waited_for(running):
         except OSError:
             return
         assert _closed(raw)
+
+
+def test_trailers_of_a_chunked_body_are_bounded(running):
+    up = running(limits=Limits(rows=50, body_seconds=20))
+    host, port = up.address.removeprefix("http://").split(":")
+    sent = 0
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            f"POST /v1/updates HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {up.tokens['a']}\r\n"
+            "Idempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n".encode()
+        )
+        with suppress(OSError):
+            for _ in range(4000):  # 32 MB, where 64 KiB are allowed and socket buffers hold a few MB
+                raw.sendall(b"X-a: " + b"b" * 8000 + b"\r\n")
+                sent += 8000
+    assert sent < 20e6
+
+
+def test_a_body_in_chunks_of_one_byte_is_taken(running, rng):
+    up = running()
+    body = encode_update(add(*rows(rng, 1)))
+    answer = up.a.post(
+        "/v1/updates", content=(body[i : i + 1] for i in range(len(body))), headers={"Idempotency-Key": "k"}
+    )
+    assert answer.status_code == 200
 
 
 def _closed(raw):

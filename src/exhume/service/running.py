@@ -24,51 +24,68 @@ __all__ = ["serve"]
 _MOST_HEAD = 1 << 16
 
 
-def _impatient(seconds: float) -> type[HttpToolsProtocol]:
-    """Return a protocol that ends connections whose request does not begin, or whose head is slow or endless."""
+class _Impatient(HttpToolsProtocol):
+    """A protocol that ends connections whose request does not begin, or whose head or trailers are endless."""
 
-    class Impatient(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
-        _head = 0
+    _seconds = 10.0
+    _timer: asyncio.TimerHandle | None = None
+    _head = 0
+    _around = 0
+    _body = 0
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait()
+    def on_message_begin(self) -> None:
+        self._around = self._body = 0
+        super().on_message_begin()
 
-        def data_received(self, data: bytes) -> None:
-            before = self.cycle
-            super().data_received(data)
-            if self._answering():
-                self._stop()
-            else:
-                self._head = 0 if self.cycle is not before else self._head + len(data)
-                if self._head > _MOST_HEAD:
-                    self.transport.abort()
-                elif self._timer is None:
-                    self._wait()
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        before, body = self.cycle, self._body
+        super().data_received(data)
+        # Sizes of chunks and trailers. A chunk of one byte has five around it; trailers have no limit of their own.
+        self._around += max(len(data) - max(self._body - body, 0), 0)
+        if self._around > _MOST_HEAD + 8 * self._body:
+            self.transport.abort()
+        elif self._answering():
             self._stop()
-            super().connection_lost(exc)
-
-        def _answering(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def _wait(self) -> None:
-            self._timer = self.loop.call_later(seconds, self._give_up)
-
-        def _stop(self) -> None:
-            self._head = 0
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _give_up(self) -> None:
-            self._timer = None
-            if not self._answering():
+        else:
+            self._head = 0 if self.cycle is not before else self._head + len(data)
+            if self._head > _MOST_HEAD:
                 self.transport.abort()
+            elif self._timer is None:
+                self._wait()
 
-    return Impatient
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(self._seconds, self._give_up)
+
+    def _stop(self) -> None:
+        self._head = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if not self._answering():
+            self.transport.abort()
+
+
+def _impatient(seconds: float) -> type[HttpToolsProtocol]:
+    """Return the protocol with this patience."""
+    return type("Impatient", (_Impatient,), {"_seconds": seconds})
 
 
 class _Server(uvicorn.Server):
