@@ -10,20 +10,30 @@ often a server of the second kind is the slower of two (0.5 is chance), with the
 come out so far from it (Mann and Whitney, exact). Once the message comes at once after somebody else's, whose work is
 then still in the processor's caches, and once (`later`) after something else has run.
 
-    python benchmarks/timing_oracle.py [--dim 512] [--servers 8] [--turns 20] [--json]
+With `--http` every server is a service of its own, a process with a store on the disk, and everybody sends over
+loopback: what a stranger can measure. `--pace` is the service's limit of that name.
+
+    python benchmarks/timing_oracle.py [--dim 512] [--servers 8] [--turns 20] [--http [--pace 0.02]] [--json]
 """
 
 import argparse
+import http.client
 import json
+import multiprocessing
+import tempfile
 import time
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import mannwhitneyu
 from threadpoolctl import threadpool_limits
 
 import exhume as ex
-from exhume.defence import Bounds
+from exhume.defence import Bounds, hardened_config
 from exhume.protocol import Ledger, Summary, itemise
+from exhume.protocol.wire import encode_update
 
 C, GAMMA, MOST = 10, 1e-3, (1, 16)
 KINDS = ("comes", "goes", "refused")
@@ -32,16 +42,23 @@ ELSE = 2**22
 
 
 class World:
-    """A hardened server with other clients behind it."""
+    """A hardened server in this process with other clients behind it."""
 
-    def __init__(self, d, seed, most, bounds):
-        self.rng, self.d, self.most, self.bounds = np.random.default_rng([seed, 1]), d, most, bounds
-        start = self.rows(4 * d)
-        self.server = ex.hardened(
-            Ledger(Summary.of(*start, C), GAMMA), bounds=bounds, rows=4 * d, key=f"{seed:02x}" * 16
-        )
-        self.server.head()
+    clocks = ("processor", "wall")
+
+    def __init__(self, d, seed, bounds):
+        self.rng, self.d, self.most, self.bounds = np.random.default_rng([seed, 1]), d, MOST[seed % 2], bounds
         self.standing = []
+        self.start(self.rows(4 * d), f"{seed:02x}" * 16)
+
+    def start(self, rows, key):
+        self.server = ex.hardened(Ledger(Summary.of(*rows, C), GAMMA), bounds=self.bounds, rows=4 * self.d, key=key)
+        self.server.head()
+
+    def timed(self, message, client="mallory"):
+        wall, spent = time.perf_counter(), time.process_time()
+        receipt = self.server.submit(message, client)
+        return time.process_time() - spent, time.perf_counter() - wall, receipt.accepted
 
     def rows(self, count):
         made = self.rng.standard_normal((count, self.d)).clip(0)
@@ -57,21 +74,66 @@ class World:
                 made *= (self.bounds.longest / np.linalg.norm(made, axis=1))[:, None]
             self.standing.append((made, labels))
             message = {"add": self.standing[-1]}
-        assert self.server.submit(itemise(C, **message), "somebody").accepted
+        *_, accepted = self.timed(itemise(C, **message), "somebody")
+        assert accepted
 
 
-def timed(server, message):
-    wall, spent = time.perf_counter(), time.process_time()
-    receipt = server.submit(message, "mallory")
-    return time.process_time() - spent, time.perf_counter() - wall, receipt.accepted
+class ServedWorld(World):
+    """The same behind HTTP: a process of its own, a store on the disk, a token for each client."""
+
+    clocks = ("wall",)
+
+    def __init__(self, d, seed, bounds, pace, kept):
+        self.pace, self.kept, self.keys = pace, kept, count()
+        super().__init__(d, seed, bounds)
+
+    def start(self, rows, key):
+        folder = self.kept.enter_context(tempfile.TemporaryDirectory(prefix="exhume-timing-"))
+        ours, theirs = multiprocessing.Pipe()
+        defence = hardened_config(self.d, bounds=self.bounds, rows=4 * self.d, key=key)
+        process = multiprocessing.Process(target=run_service, args=(theirs, folder, self.d, defence, self.pace))
+        process.start()
+        self.kept.callback(process.join)
+        self.kept.callback(process.terminate)
+        host, port, self.tokens = ours.recv()
+        self.link = http.client.HTTPConnection(host, port)
+        *_, accepted = self.timed(itemise(C, add=rows), "somebody")
+        assert accepted
+
+    def timed(self, message, client="mallory"):
+        body = encode_update(message)
+        headers = {"Authorization": f"Bearer {self.tokens[client]}", "Idempotency-Key": str(next(self.keys))}
+        began = time.perf_counter()
+        self.link.request("POST", "/v1/updates", body, headers)
+        content = self.link.getresponse().read()
+        took = time.perf_counter() - began
+        return took, json.loads(content)["accepted"]
 
 
-def measure(d, servers, turns, later):
+def run_service(told, folder, d, defence, pace):
+    """Be one service: say where it listens and whose tokens it takes, and serve until the end."""
+    from exhume.service import Address, FederationService, Limits, serve  # the extra serve, asked for by --http alone
+    from exhume.store import OperatorKey, ServerSetup
+    from exhume.store import open as open_store
+
+    with threadpool_limits(1):
+        store = open_store(str(Path(folder) / "s.db"), ServerSetup(d, C, GAMMA, defence=defence), OperatorKey.make())
+        service = FederationService(store, Limits(rows=4 * d, per_minute=1e9, burst=10**9, pace=pace))
+        tokens = {name: service.tokens.enrol(name) for name in ("mallory", "somebody")}
+
+        def started(addresses):
+            host, port = addresses[0].removeprefix("http://").split(":")
+            told.send((host, int(port), tokens))
+
+        serve(service, Address(port=0), Address(port=0), started=started)
+
+
+def measure(d, turns, later, make):
     rng, something = np.random.default_rng(0), np.ones(ELSE)
     own = rng.standard_normal((turns, d)).clip(0), rng.integers(0, C, turns)
-    bounds = Bounds.measure(own[0], client_rows=100 * turns + 4 * d)
-    worlds = [World(d, seed, MOST[seed % 2], bounds) for seed in range(2 * servers)]
-    found = {kind: np.empty((turns, len(worlds), 2)) for kind in KINDS}
+    worlds = make(Bounds.measure(own[0], client_rows=100 * turns + 4 * d))
+    clocks = worlds[0].clocks
+    found = {kind: np.empty((turns, len(worlds), len(clocks))) for kind in KINDS}
     for turn in range(turns):
         row = (own[0][[turn]], own[1][[turn]])
         messages = {"comes": itemise(C, add=row), "goes": itemise(C, delete=row), "refused": itemise(C, delete=row)}
@@ -80,10 +142,9 @@ def measure(d, servers, turns, later):
                 worlds[i].others_act()
                 if later:
                     something += 1.0
-                *times, accepted = timed(worlds[i].server, messages[kind])
+                *times, accepted = worlds[i].timed(messages[kind])
                 assert accepted is (kind != "refused")
                 found[kind][turn, i] = times
-    clocks = ("processor", "wall")
     return {
         kind: {clock: compared(values[2:, :, i]) for i, clock in enumerate(clocks)} for kind, values in found.items()
     }
@@ -107,15 +168,27 @@ def main():
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--servers", type=int, default=8, help="of each kind of world")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--http", action="store_true", help="over loopback, each server a service (extra serve)")
+    parser.add_argument("--pace", type=float, default=0.0, help="with --http: the service's limits.pace, in seconds")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
-    size = (options.dim, options.servers, options.turns)
-    with threadpool_limits(1):
-        found = {when: measure(*size, when == "later") for when in ("at once", "later")}
+    if options.pace and not options.http:
+        parser.error("--pace goes with --http")
+    d, servers, turns = options.dim, options.servers, options.turns
+    found = {}
+    for when in ("at once", "later"):
+        with threadpool_limits(1), ExitStack() as kept:
+
+            def make(bounds, kept=kept):
+                if options.http:
+                    return [ServedWorld(d, seed, bounds, options.pace, kept) for seed in range(2 * servers)]
+                return [World(d, seed, bounds) for seed in range(2 * servers)]
+
+            found[when] = measure(d, turns, when == "later", make)
     if options.json:
-        print(json.dumps({"d": size[0], "servers": size[1], "turns": size[2], "found": found}))
+        print(json.dumps({"d": d, "servers": servers, "turns": turns, "pace": options.pace, "found": found}))
         return
-    print(f"d = {size[0]}, {size[1]} servers of each kind, {size[2]} turns: microseconds in the two kinds of world")
+    print(f"d = {d}, {servers} servers of each kind, {turns} turns: microseconds in the two kinds of world")
     print("(standard deviation between servers of a kind); how often one of the second is the slower of two, and p")
     lines = [(when, *line) for when, kinds in found.items() for line in kinds.items()]
     for when, kind, clock, r in [(*line[:2], *one) for line in lines for one in line[2].items()]:

@@ -402,3 +402,24 @@ def test_one_client_cannot_take_every_stream(running):
 @pytest.mark.parametrize("key", ["%00", "%20", "a%0Ab", "x" * 200 + "y"])
 def test_a_key_that_no_message_can_have_has_no_receipt(running, key):
     assert running().a.get(f"/v1/updates/{key}").status_code in (404, 422)
+
+
+def test_with_a_pace_answers_take_whole_multiples_of_it_and_others_do_not_wait(running, rng):
+    up = running(limits=Limits(rows=50, pace=1.0))
+    took = {}
+
+    def ask(name, http, update):
+        began = time.monotonic()
+        assert post(http, update, name).status_code in (200, 400)
+        took[name] = time.monotonic() - began
+
+    mine = rows(rng)
+    sent = [("comes", up.a, add(*mine)), ("refused", up.b, delete(*mine)), ("unreadable", up.b, b"no update")]
+    threads = [threading.Thread(target=ask, args=one) for one in sent]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began < 3.0  # side by side: nobody waits for another's tick
+    assert all(seconds >= 1.0 for seconds in took.values())

@@ -12,7 +12,7 @@ pytest.importorskip("sqlalchemy", reason="the service needs the extra 'serve'")
 from exhume.errors import InputError
 from exhume.service import Gathering, load, template
 from exhume.service.config import UNDEFENDED
-from exhume.service.limits import Rates, body_limit
+from exhume.service.limits import Rates, body_limit, until_tick
 from exhume.service.problems import ProblemError
 from exhume.service.rounds import Rounds
 
@@ -103,6 +103,8 @@ def test_the_template_is_a_hardened_service(written, tmp_path):
         ("[leger]\nd = 4\n", "did you mean 'ledger'"),
         ("[ledger]\nd = 4\nc = 2\n[forget]\nsecond = 4\n", "did you mean 'seconds'"),
         ("[ledger]\nd = 4\nc = 2\n[limits]\nqueue = 0\n", "limits.queue must be above 0"),
+        ("[ledger]\nd = 4\nc = 2\n[limits]\npace = -1\n", "limits.pace must be 0 or above"),
+        ("[ledger]\nd = 4\nc = 2\n[limits]\npace = 11\n", "limits.pace must be from 0 to 10 seconds"),
         ("[ledger]\nd = 4\nc = 2\n[limits]\nqueue = 1.5\n", "limits.queue must be a whole number"),
         ('[ledger]\nd = 4\nc = 2\n[listen]\ncertificate = "x"\n', "both certificate and private_key"),
         ("not toml", "a valid TOML file"),
@@ -126,3 +128,14 @@ def test_limits_are_finite_numbers_above_zero(tmp_path, value):
     (tmp_path / "service.toml").write_text(text)
     with pytest.raises(InputError, match="per_minute"):
         load(tmp_path / "service.toml").bounds_of  # noqa: B018
+
+
+@given(took=st.integers(0, 500), pace=st.integers(1, 50))
+def test_an_answer_waits_for_the_next_whole_multiple_and_no_longer(took, pace):
+    step = 2.0**-10  # sums of such numbers are exact
+    end = took + until_tick(took * step, pace * step) / step
+    assert end % pace == 0 and took <= end < took + pace
+
+
+def test_without_a_pace_nobody_waits():
+    assert until_tick(0.3, 0.0) == 0.0

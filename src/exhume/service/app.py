@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
@@ -15,7 +17,7 @@ from exhume._version import __version__
 from exhume.errors import InputError
 from exhume.protocol.wire import ATTACHED, FACTORED, VERSION, decode_update
 from exhume.service.core import FederationService
-from exhume.service.limits import bounds_of, read_body
+from exhume.service.limits import bounds_of, read_body, until_tick
 from exhume.service.problems import ProblemError, as_problem, install, responses
 from exhume.store import Sent, StoredReceipt, as_key
 
@@ -250,14 +252,15 @@ def _updates(app: FastAPI, service: FederationService) -> None:
             service.rates.take(client.name)
             length = request.headers.get("content-length")
             data = await read_body(request.stream(), length, service.most_bytes, service.limits.body_seconds)
-            setup = service.store.setup
-            sizes: dict[str, Any] = {"d": setup.d, "c": setup.c, "gamma": setup.gamma}
-            if len(data) <= _SMALL:
-                update = decode_update(data, **sizes)
-            else:
-                update = await asyncio.to_thread(decode_update, data, **sizes)
-            service.client(request)  # a token that was revoked while the body came is no longer taken
-            receipt = await service.writer.submit(Sent(client.name, name, data, update))
+            async with _paced(service.limits.pace):
+                setup = service.store.setup
+                sizes: dict[str, Any] = {"d": setup.d, "c": setup.c, "gamma": setup.gamma}
+                if len(data) <= _SMALL:
+                    update = decode_update(data, **sizes)
+                else:
+                    update = await asyncio.to_thread(decode_update, data, **sizes)
+                service.client(request)  # a token that was revoked while the body came is no longer taken
+                receipt = await service.writer.submit(Sent(client.name, name, data, update))
         except Exception as error:
             raise as_problem(error) from error
         return told(service, receipt)
@@ -277,6 +280,16 @@ def _updates(app: FastAPI, service: FederationService) -> None:
         if found is None:
             raise ProblemError(404, "you have sent nothing under this key")
         return told(service, found)
+
+
+@asynccontextmanager
+async def _paced(pace: float) -> AsyncIterator[None]:
+    """Let the block end at a whole multiple of ``pace`` seconds after it began, however it ends."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        await asyncio.sleep(until_tick(time.monotonic() - began, pace))
 
 
 def describe(app: FastAPI, about: str) -> None:

@@ -175,6 +175,9 @@ class ServiceConfig(_Table):
         )
 
 
+_MAY_BE_ZERO = (("round", "seconds"), ("limits", "pace"))
+
+
 def _made(name: str, kind: Any, given: dict[str, float]) -> Any:
     """Make one of our bounds of a table; whole numbers where it has whole numbers."""
     known = kind.__dataclass_fields__
@@ -186,7 +189,9 @@ def _made(name: str, kind: Any, given: dict[str, float]) -> Any:
         whole = isinstance(known[option].default, int)
         if not math.isfinite(value):
             raise InputError(f"{name}.{option}", "a finite number", value)
-        if value <= 0 and (name, option) != ("round", "seconds"):
+        if value < 0 and (name, option) in _MAY_BE_ZERO:
+            raise InputError(f"{name}.{option}", "0 or above", value)
+        if value <= 0 and (name, option) not in _MAY_BE_ZERO:
             raise InputError(f"{name}.{option}", "above 0", value)
         if whole and int(value) != value:
             raise InputError(f"{name}.{option}", "a whole number", value)
@@ -286,6 +291,9 @@ megabytes = 256    # size of the log, at most
 queue = 256         # messages that wait for the writer; more are told to come back (429)
 per_minute = 6000   # messages of one client in a minute
 body_seconds = 30   # how long a message may take to arrive
+# Answers to messages leave at whole multiples of this time, so that it tells nothing of others. Choose twice what an
+# update takes at your size; clients that send one message after another wait for it.
+# pace = 0.02
 
 [listen]
 host = "127.0.0.1"

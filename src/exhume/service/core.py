@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from fastapi import Request
 
 from exhume.defence.interference import reads_of
+from exhume.errors import InputError
 from exhume.service.auth import Enrolled, Tokens
 from exhume.service.limits import Rates, body_limit
 from exhume.service.metrics import Metrics
@@ -45,6 +46,9 @@ class Limits:
         Most connections at a time.
     listeners, listeners_each
         Most connections that listen for what happens, of all together and of one client.
+    pace
+        Seconds, or 0: the answer to a message leaves at a whole multiple of it after the message was there, so that
+        its time tells no more than how many of them went by.
     """
 
     rows: int = 1000
@@ -56,6 +60,11 @@ class Limits:
     connections: int = 512
     listeners: int = 128
     listeners_each: int = 8
+    pace: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pace <= 10:
+            raise InputError("limits.pace", "from 0 to 10 seconds", self.pace)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from exhume.defence.bounds import Bounds
 from exhume.protocol.server import Server
 from exhume.service.problems import ProblemError
 
-__all__ = ["Rates", "body_limit", "bounds_of", "read_body"]
+__all__ = ["Rates", "body_limit", "bounds_of", "read_body", "until_tick"]
 
 _HEADER = 1 << 16
 _MOST_KNOWN = 10_000
@@ -28,6 +28,11 @@ def body_limit(d: int, c: int, rows: int) -> int:
 def bounds_of(server: Server) -> Bounds | None:
     """Return the public bounds in force, if a rule has some."""
     return next((rule.bounds for rule in server.admission if isinstance(rule, BoundedInfluence)), None)
+
+
+def until_tick(took: float, pace: float) -> float:
+    """Return the seconds from an answer that took so long to the next whole multiple of ``pace``; 0 without one."""
+    return pace * math.ceil(took / pace) - took if pace else 0.0
 
 
 async def read_body(stream: AsyncIterator[bytes], length: str | None, most: int, seconds: float) -> bytes:
