@@ -23,7 +23,7 @@ def settings(tmp_path, **more):
 
 def test_many_features_have_frugal_defaults_that_options_override():
     found = make_settings({"dim": 10_000})
-    assert found.probe == ("designed",) and found.recovery == ("rank-one",) and found.kind == ("record",)
+    assert found.probe == ("ballast",) and found.recovery == ("rank-one",) and found.kind == ("record",)
     assert (found.trials, found.jobs, found.lean) == (20, 1, True)
     assert make_settings({"dim": 10_000, "trials": 5, "recovery": "difference"}).lean is False
     usual = make_settings({"dim": 4095})
@@ -32,15 +32,17 @@ def test_many_features_have_frugal_defaults_that_options_override():
 
 
 def test_the_forecast_grows_with_the_work_and_is_said_from_a_size_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(module._Rates, "measured", classmethod(lambda cls: cls(1e10, 1e9)))
+    monkeypatch.setattr(module._Rates, "measured", classmethod(lambda cls, classes: cls(1e10, classes * 1e-9)))
     small = prepare(settings(tmp_path, probe="designed", recovery="rank-one", kind="record"))
     assert said(small) is None
     one, more = forecast(small), forecast(prepare(settings(tmp_path, probe="designed", kind="record")))
     assert more.seconds > one.seconds > 0 and one.memory >= 8 * 64 * 64
     d, m, facings, trials = 64, 7, 2, 2
-    update, answer = d**3 / 3 / 1e10, max(16 * d * d / 1e9, 4 * d * d * 10 / 1e10)
+    update, answer = d**3 / 3 / 1e10, d * d * 10 * 1e-9
     summed = 1438 * d * d / 1e10 + facings * update
     assert one.seconds == pytest.approx(summed + facings * (m * answer + 30 * d**3 / 1e10 + trials * 8 * update))
+    laden = forecast(prepare(settings(tmp_path, probe="ballast", recovery="rank-one", kind="record")))
+    assert laden.seconds == pytest.approx(one.seconds + facings * update)
     monkeypatch.setattr(module, "SAID_FROM", 64)
     assert re.fullmatch(r"64 features\. This will need about \d+\.\d GB of memory and \d+ s\.", said(small))
 

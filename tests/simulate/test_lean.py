@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from exhume.attack import probes
+from exhume.defence import Config
 from exhume.simulate.federation import Federation
 from exhume.simulate.lean import LeanCampaign
 from exhume.simulate.scenario import Scenario
@@ -17,11 +18,11 @@ def scenario(d=24, c=4, n=160):
     return Scenario(features, labels, c, (np.arange(60), np.arange(60, n)), attacker=0)
 
 
+@pytest.mark.parametrize("probe", [probes.designed(24, 4), probes.ballast(24, 4, weight=50.0)], ids=lambda p: p.name)
 @pytest.mark.parametrize("solver", ["direct", "low-rank"])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_it_agrees_with_the_full_campaign(precision, solver):
+def test_it_agrees_with_the_full_campaign(precision, solver, probe):
     case = scenario()
-    probe = probes.designed(24, 4)
     full = Campaign(Federation.bare(case, precision), probe)
     lean = LeanCampaign(Federation.bare(case, precision, solver=solver), probe)
     assert lean.diagnostics.sigma_min_X == pytest.approx(full.diagnostics.sigma_min_X, rel=1e-6)
@@ -40,6 +41,14 @@ def test_it_agrees_with_the_full_campaign(precision, solver):
     after = lean.federation.server.ledger.summary
     assert np.abs(after.gram - before.gram).max() <= 1e-12 * np.abs(before.gram).max()
     assert np.abs(after.moment - before.moment).max() <= 1e-12 * np.abs(before.moment).max()
+
+
+def test_a_ballast_that_is_refused_is_told_and_the_attack_goes_on_without():
+    case = scenario()
+    federation = Federation.behind(case, Config(admission=[{"rule": "norm-limit", "thresholds": {"0": 100.0}}]))
+    campaign = Campaign(federation, probes.ballast(24, 4, weight=1e4, scale=1.0))
+    assert "no ballast, refused by norm-limit" in campaign.reason
+    assert np.allclose(federation.server.ledger.summary.gram, case.total.gram)
 
 
 def test_what_needs_a_second_identification_is_said_to_be_left_out():

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf, dpotrs
 from threadpoolctl import threadpool_limits
 
 from exhume.attack import recover
 from exhume.attack.estimate.base import READ_OFF_FROM
+from exhume.attack.probes import ballast_of
 from exhume.audit.plan import Plan
 from exhume.capacity import SQUARES
 from exhume.simulate.lean import LEAN_FROM, LEAN_SQUARES
@@ -28,8 +29,8 @@ OVERHEAD = 3e8
 _TIMED = 1024
 """The size at which this machine's rate of a factorisation is measured."""
 
-_READ = 4096
-"""The size of the matrix whose reading is timed: no cache holds it."""
+_ANSWERED = 4096
+"""The size at which an answer is timed: no cache holds the matrix."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,21 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Rates:
-    """What one core does: operations a second in a factorisation, and bytes a second in a product with a vector."""
+    """What one core does: operations a second in a factorisation, and seconds of one head's solve, an entry of A."""
 
     factor: float
-    read: float
+    answer: float
 
     @classmethod
-    def measured(cls) -> _Rates:
+    def measured(cls, classes: int) -> _Rates:
         a = np.asfortranarray(np.eye(_TIMED) * 2.0)
-        large, vector = np.zeros((_READ, _READ)), np.ones(_READ)
-        large[:] = 1.0  # pages that nobody has written to take no memory, and no time
+        large, moment = np.zeros((_ANSWERED, _ANSWERED), order="F"), np.ones((_ANSWERED, classes), order="F")
+        large[:] = 1e-4  # pages that nobody has written to take no memory, and no time
+        large.flat[:: _ANSWERED + 1] = 2.0
         with threadpool_limits(1):  # where other programs run, several threads wait for each other
             factor = _least(lambda: dpotrf(a, lower=1, clean=0))
-            read = _least(lambda: large @ vector)
-        return cls(_TIMED**3 / 3 / factor, 8.0 * _READ**2 / read)
+            answer = _least(lambda: dpotrs(large, moment, lower=1))
+        return cls(_TIMED**3 / 3 / factor, answer / _ANSWERED**2)
 
 
 def _least(call: Callable[[], object], turns: int = 5) -> float:
@@ -82,9 +84,8 @@ def forecast(plan: Plan) -> Forecast:
     estimates, and neither figures nor other programs.
     """
     d, c, settings = plan.scenario.d, plan.scenario.classes, plan.settings
-    rates, jobs = _Rates.measured(), 1 if plan.lean else settings.jobs or os.cpu_count() or 1
-    # A solve reads both triangles of the factor, the test of its residual the gram.
-    answer = max(16.0 * d * d / rates.read, 4.0 * d * d * c / rates.factor)
+    rates, jobs = _Rates.measured(c), 1 if plan.lean else settings.jobs or os.cpu_count() or 1
+    answer = d * d * rates.answer
     update = d**3 / 3 / rates.factor
     seconds = sum(map(len, plan.scenario.parts)) * d * d / rates.factor + len(plan.facings) * update
     again = sum(recover.REGISTRY[name].needs != "head" for name in settings.recovery)
@@ -92,10 +93,10 @@ def forecast(plan: Plan) -> Forecast:
         probe = plan.probe(name)
         moves = getattr(probe, "batches", None) is not None
         run = probe.responses * (answer + (update if moves else 0.0))
-        read = not moves and name == "designed" and d >= READ_OFF_FROM
-        whole = run + (3.0 if read else 30.0) * d**3 / rates.factor
-        # Four changes of one record, whose heads follow from the kept factor, or eight factorisations.
-        trial = again * whole + (8.0 * answer if plan.lean else 8.0 * update)
+        read = name in ("designed", "ballast") and d >= READ_OFF_FROM
+        whole = run + (3.0 if read else 30.0) * d**3 / rates.factor + (0.0 if ballast_of(probe) is None else update)
+        # Four changes of one record, whose heads follow from the kept factor and are tested, or eight factorisations.
+        trial = again * whole + (16.0 * answer if plan.lean else 8.0 * update)
         seconds += len(plan.facings) * (whole + len(plan.deletions()) * trial)
     squares = LEAN_SQUARES if plan.lean else 2 * SQUARES
     memory = jobs * (8.0 * squares * d * d + OVERHEAD + plan.scenario.features.nbytes)

@@ -165,6 +165,9 @@ class _Session:
         if name not in able:
             raise InputError("probe", f"{' or '.join(able)} for a live target without --features", name)
 
+        if name == "ballast":
+            raise InputError("probe", "one that changes no gram for long, on a live target", name)
+
         def build(scale: float) -> Probe:
             rng = np.random.default_rng(self.settings.seed)
             return probes.build(name, Resources(baseline.d, baseline.c, *own, rng, scale, self.settings.responses))

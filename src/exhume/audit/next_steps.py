@@ -49,7 +49,8 @@ def _unblock(report: Report) -> tuple[str, ...]:
         return ("Let the probes be larger: add --scale 10000, or leave --scale out.",)
     if "rank" in text:
         return (
-            "Let the attacker have more rows than features: fewer --clients, a smaller --dim, or --probe designed.",
+            "Let the attacker have more rows than features (fewer --clients, a smaller --dim), or let it change the "
+            "state first: --probe ballast.",
         )
     return ("See 'What failed' in the report for each reason, and run the same command again.",)
 

@@ -224,13 +224,18 @@ def prepare(settings: Settings, tick: Tick | None = None, *, given: FeatureSet |
         test_features=found.test_features[:LEAN_SHOWN] if lean else found.test_features,
         test_labels=found.test_labels[:LEAN_SHOWN] if lean else found.test_labels,
         seed=settings.seed,
-        shown=LEAN_SHOWN if lean and all(probes.REGISTRY[name].live for name in settings.probe) else None,
+        shown=LEAN_SHOWN if lean and all(map(_of_few_rows, settings.probe)) else None,
     )
     _require_memory(settings, scenario.d)
     if settings.defence is None:
         return Plan(settings, found, scenario, usable)
     config = resolve(settings.defence, scenario.d, len(scenario.features), scenario)
     return Plan(settings, found, scenario, usable, config, dealt_out(settings, found))
+
+
+def _of_few_rows(probe: str) -> bool:
+    entry = probes.REGISTRY[probe]
+    return entry.live or entry.few_rows
 
 
 def dealt_out(settings: Settings, found: FeatureSet) -> Scenario | None:

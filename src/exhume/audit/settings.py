@@ -42,7 +42,7 @@ BARE = ("float64",)
 DEFAULT_DIM = 128
 """Random features of the default audit: with the bundled digits, some client among five then has full feature rank."""
 
-LEAN: dict[str, Any] = {"probe": "designed", "kind": "record", "recovery": "rank-one", "trials": 20, "jobs": 1}
+LEAN: dict[str, Any] = {"probe": "ballast", "kind": "record", "recovery": "rank-one", "trials": 20, "jobs": 1}
 """What is not asked for otherwise from `LEAN_FROM` features on, where each identification takes minutes."""
 
 GIVEN = "given"

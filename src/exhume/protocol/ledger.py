@@ -300,8 +300,8 @@ class Ledger:
         """Move the head by the kept factor, if the solver is for that and the residual allows it."""
         pending = self._pending
         few = zero or (net.is_factored and SHARE * (self.pending + net.rank) <= self.d)
-        if pending is None or not few:
-            return False
+        if pending is None or not few or (zero and not self.pending):
+            return False  # with the factor of the very matrix a plain solve is cheaper than to follow and to test
         try:
             lower = self._lower()
         except SingularStateError:  # the totals that the ledger started from: the update may mend them

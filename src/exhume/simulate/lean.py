@@ -13,6 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from exhume.attack import estimate, recover
+from exhume.attack.coordinates import Coordinates
+from exhume.attack.probes.ballast import BallastProbe
 from exhume.attack.probes.base import Probe
 from exhume.attack.recover import Recovered
 from exhume.attack.session import Attack
@@ -21,7 +23,7 @@ from exhume.errors import NotIdentifiedError, RefusedError, SingularStateError
 from exhume.numerics import RANK_TOLERANCE, Rows, relative
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.federation import Federation
-from exhume.simulate.listening import listen, refusal_of
+from exhume.simulate.listening import lay_ballast, listen, refusal_of
 from exhume.simulate.scoring import Replayed, score
 from exhume.simulate.trial import Campaign, Trial
 
@@ -47,24 +49,31 @@ class LeanCampaign(Campaign):
         self, federation: Federation, probe: Probe, *, estimator: str = "direct", tolerance: float = RANK_TOLERANCE
     ) -> None:
         self.federation, self.probe, self.scenario = federation, probe, federation.scenario
-        ledger = federation.server.ledger
-        self.W = ledger.head()
         self.attack = Attack(federation.target())
-        outcome = listen(self.attack, probe)
-        self.before, self.diagnostics, self.reason = None, None, outcome.why()
+        self.refused_ballast = lay_ballast(self.attack, probe)
+        self.W = federation.server.ledger.head()
+        self.outcome = outcome = listen(self.attack, probe)
+        self.before, self.diagnostics, self.reason = None, None, outcome.why(self.refused_ballast)
         if outcome.transcript is not None and outcome.responses:
-            try:
-                self.before = estimate.REGISTRY.find(estimator)(outcome.transcript, tolerance=tolerance)
-                self.diagnostics = self.before.diagnostics
-            except NotIdentifiedError as error:
-                found = error.diagnostics
-                self.diagnostics = found if isinstance(found, Diagnostics) else None
-                self.reason = outcome.why(error.reason)
-            # The stacks have said what they can: they are let go.
-            nothing = np.empty((self.scenario.d, 0))
-            outcome = replace(outcome, transcript=replace(outcome.transcript, X=nothing, Z=nothing))
-        self.outcome, self.sharper = outcome, self.before
-        self.state_error = None if self.before is None else _state_error(self.before, federation)
+            self._estimate(estimate.REGISTRY.find(estimator), outcome.transcript.coordinates, tolerance)
+        self.sharper = self.before
+        weight = probe.weight if isinstance(probe, BallastProbe) and self.refused_ballast is None else 0.0
+        self.state_error = None if self.before is None else _state_error(self.before, federation, weight)
+
+    def _estimate(self, estimator: estimate.Estimator, at: Coordinates | None, tolerance: float) -> None:
+        """Identify the state, without the run as it was heard: there is room for the stacks once."""
+        outcome = self.outcome
+        assert outcome.transcript is not None
+        run, nothing = outcome.transcript.reduced(), np.empty((self.scenario.d, 0))
+        self.outcome = outcome = replace(outcome, transcript=replace(outcome.transcript, X=nothing, Z=nothing))
+        try:
+            found = estimator(run, tolerance=tolerance)
+            self.before = found if at is None else estimate.restored(found, at)
+            self.diagnostics = found.diagnostics
+        except NotIdentifiedError as error:
+            seen = error.diagnostics
+            self.diagnostics = seen if isinstance(seen, Diagnostics) else None
+            self.reason = outcome.why(error.reason)
 
     def trial(self, rows: Rows, methods: Sequence[str] = ("rank-one",), kind: str | None = None) -> Trial:
         """Let the owners delete some rows, attack, score, and put everything back."""
@@ -120,13 +129,13 @@ class LeanCampaign(Campaign):
         trial.cost = max(trial.cost, cost, key=lambda one: one.messages)
 
 
-def _state_error(state: State, federation: Federation) -> float:
+def _state_error(state: State, federation: Federation, ballast: float) -> float:
     """Return the relative error of an identified A, band by band; on the live coordinates where these are not all."""
-    gram, gamma = federation.scenario.total.gram, federation.scenario.gamma
+    gram, ridge = federation.scenario.total.gram, federation.scenario.gamma + ballast
     off = size = 0.0
     for i in range(0, len(gram), _BAND):
         band = gram[i : i + _BAND].copy()
-        band[np.arange(len(band)), np.arange(i, i + len(band))] += gamma
+        band[np.arange(len(band)), np.arange(i, i + len(band))] += ridge
         off += float(np.linalg.norm(state.A[i : i + _BAND] - band)) ** 2
         size += float(np.linalg.norm(band)) ** 2
     return float(np.sqrt(off / size))

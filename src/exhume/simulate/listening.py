@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from exhume.attack.probes.ballast import ballast_of
 from exhume.attack.probes.base import MomentProbe, Probe, coordinates_of, moment_pairs
 from exhume.attack.probes.own_data import OwnDataProbe
 from exhume.attack.session import Attack
@@ -17,7 +18,7 @@ from exhume.protocol.head import Head
 from exhume.protocol.message import Batch, Message, message
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["ProbeOutcome", "listen", "refusal_of"]
+__all__ = ["ProbeOutcome", "lay_ballast", "listen", "refusal_of"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,22 @@ def listen(attack: Attack, probe: Probe, *, show_rows: bool = False) -> ProbeOut
     final, standing = run.cancel(probe, show_rows)
     transcript = run.recorder.transcript(final)
     return ProbeOutcome(transcript, run.sent, run.refused, run.withheld, run.first, standing, broken)
+
+
+def lay_ballast(attack: Attack, probe: Probe) -> str | None:
+    """Put a probe's ballast into the ledger, if it has one; returns who refused it and why, if somebody did.
+
+    It stays: the federation that a campaign took over is not used for anything else.
+    """
+    wanted = ballast_of(probe)
+    if wanted is None:
+        return None
+    try:
+        attack.submit(Update.adding(wanted))
+    except (RefusedError, SingularStateError) as error:
+        rule, reason = refusal_of(error)
+        return f"no ballast, refused by {rule}: {reason}"
+    return None
 
 
 @dataclass

@@ -27,7 +27,7 @@ from exhume.protocol.head import Head
 from exhume.protocol.message import itemise
 from exhume.protocol.summary import Summary, Update
 from exhume.simulate.federation import Asked, Federation
-from exhume.simulate.listening import ProbeOutcome, listen, refusal_of
+from exhume.simulate.listening import ProbeOutcome, lay_ballast, listen, refusal_of
 from exhume.simulate.scoring import Replayed, Residuals, Scored, as_known, score, state_error
 
 __all__ = ["Campaign", "Trial"]
@@ -105,10 +105,12 @@ class Campaign:
         self.federation, self.probe, self.scenario = federation, probe, federation.scenario
         self._estimator = estimate.REGISTRY.find(estimator)
         self._tolerance, self._project = tolerance, project
+        self.attack = Attack(federation.target())
+        self.refused_ballast = lay_ballast(self.attack, probe)
         start = federation.server.ledger.copy()
         self._start, self.A, self.W = start.summary, federation.A, start.head()
-        """The hidden totals, the state and the exact head that trials are measured against."""
-        self.attack = Attack(federation.target())
+        """The hidden totals, the state and the exact head that trials are measured against, with the probe's ballast
+        where it has one."""
         exact = federation.exact
         self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
         self.residuals = Residuals.between(start, federation.server.ledger)
@@ -141,7 +143,7 @@ class Campaign:
             return None, found, outcome.why(error.reason)
         except np.linalg.LinAlgError as error:
             return None, None, outcome.why(f"unstable: {error}")
-        return state, state.diagnostics, outcome.why()
+        return state, state.diagnostics, outcome.why(self.refused_ballast)
 
     @cached_property
     def _guess(self) -> Matrix:

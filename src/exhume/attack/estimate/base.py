@@ -76,12 +76,23 @@ def within(transcript: Transcript, estimate: Callable[[Transcript, Coordinates |
             raise
         dead = f"{at.d - len(at.live)} of {at.d} coordinates are zero in all own rows and left out"
         raise NotIdentifiedError(f"{error.reason}; {dead}", error.diagnostics) from error
-    t, both = at.units[:, None], np.outer(at.units, at.units)
-    start = found.baseline
+    return restored(found, at)
+
+
+def restored(found: State, at: Coordinates) -> State:
+    """Return a state of live coordinates in their units as one of all coordinates as they are.
+
+    Its A and H take the place of the old ones, which are gone: of many features there is no room for both.
+    """
+    t, start = at.units[:, None], found.baseline
+    A, H = found.A, found.H
+    for units in (t, t.T):
+        A *= units
+        H /= units
     return replace(
         found,
-        A=at.spread_square(found.A * both),
-        H=at.spread_square(found.H / both),
+        A=A if at.whole else at.spread_square(A),
+        H=H if at.whole else at.spread_square(H),
         G=at.spread(found.G * t),
         baseline=Head(at.spread(start.weights / t), start.precision, start.serial),
         live=None if at.whole else at.live,

@@ -6,6 +6,7 @@ group ``exhume.probes``.
 
 from __future__ import annotations
 
+from exhume.attack.probes.ballast import ballast, ballast_of, weight_for
 from exhume.attack.probes.base import (
     MomentProbe,
     Probe,
@@ -30,6 +31,8 @@ __all__ = [
     "ProbeEntry",
     "Resources",
     "Step",
+    "ballast",
+    "ballast_of",
     "build",
     "conditioned",
     "designed",
@@ -39,6 +42,7 @@ __all__ = [
     "own_data",
     "random",
     "taking_back",
+    "weight_for",
 ]
 
 REGISTRY = Registry("probe", __name__, "PROBES", "exhume.probes", ProbeEntry)

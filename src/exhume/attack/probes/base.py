@@ -101,12 +101,15 @@ class ProbeEntry:
         From the attacker's `Resources` to the probe.
     live
         Whether it needs no rows of the attacker's own, so that an operator can point it at a live server.
+    few_rows
+        Whether a look at some of the attacker's own rows is enough to build it.
     """
 
     name: str
     about: str
     build: Callable[[Resources], Probe]
     live: bool = False
+    few_rows: bool = False
 
 
 def coordinates_of(probe: Probe) -> Coordinates | None:
