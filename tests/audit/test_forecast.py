@@ -89,8 +89,8 @@ def test_a_lean_audit_holds_pictures_and_not_their_features(tmp_path, monkeypatc
 
 
 def test_too_many_features_are_refused_with_what_would_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr(capacity, "free_memory", lambda: 6 * 8 * 5000**2)
-    with pytest.raises(InputError, match=r"dim must be small enough for memory .* 4\.8 GB.* at most --dim 5000\); got"):
+    monkeypatch.setattr(capacity, "free_memory", lambda: 7 * 8 * 5000**2)
+    with pytest.raises(InputError, match=r"dim must be small enough for memory .* 5\.6 GB.* at most --dim 5000\); got"):
         prepare(settings(tmp_path, dim=10_000, recovery="rank-one", probe="designed"))
-    with pytest.raises(InputError, match="at most --dim 3061 or fewer --jobs"):
+    with pytest.raises(InputError, match="at most --dim 3307 or fewer --jobs"):
         prepare(settings(tmp_path, dim=4000, jobs=2))

@@ -32,9 +32,10 @@ __all__ = ["LEAN_FROM", "LEAN_SQUARES", "LeanCampaign"]
 LEAN_FROM = 4096
 """From so many features on an audit is lean where its recoveries allow it."""
 
-LEAN_SQUARES = 6
-"""Matrices of d x d numbers that a lean campaign holds: the server's gram, its factor and the place of the next gram;
-A, H and the factor of A, or while these are made H, its factor and the stack of answers."""
+LEAN_SQUARES = 7
+"""Matrices of d x d numbers that a lean campaign holds: everybody's gram, the server's with the ballast in it, its
+factor and the place of the next one; A, H and the factor of A, or while these are made H, its factor and the stack of
+answers."""
 
 _BAND = 512
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exhume.attack.probes.ballast import ballast_of
-from exhume.attack.probes.base import MomentProbe, Probe, coordinates_of, moment_pairs
+from exhume.attack.probes.base import MomentProbe, Probe, ballast_of, coordinates_of, moment_pairs
 from exhume.attack.probes.own_data import OwnDataProbe
 from exhume.attack.session import Attack
 from exhume.attack.transcript import Recorder, Transcript

@@ -6,13 +6,14 @@ group ``exhume.probes``.
 
 from __future__ import annotations
 
-from exhume.attack.probes.ballast import ballast, ballast_of, weight_for
+from exhume.attack.probes.ballast import ballast, weight_for
 from exhume.attack.probes.base import (
     MomentProbe,
     Probe,
     ProbeEntry,
     Resources,
     Step,
+    ballast_of,
     moment_pairs,
     moment_update,
     taking_back,

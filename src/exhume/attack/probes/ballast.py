@@ -19,14 +19,14 @@ from exhume.errors import InputError
 from exhume.numerics import Matrix, largest_eigenvalue
 from exhume.protocol.summary import Summary
 
-__all__ = ["PROBES", "BallastProbe", "ballast", "ballast_of", "weight_for"]
+__all__ = ["PROBES", "BallastProbe", "ballast", "weight_for"]
 
 SHARE = 1e-2
 """Ballast over the largest eigenvalue of the attacker's own gram. A smaller one leaves a larger condition number; one
 above everybody's rows would drown their part of the head."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BallastProbe(MomentProbe):
     """A designed probe of a state that has had ``weight`` times the identity added to its gram."""
 
@@ -67,11 +67,6 @@ def weight_for(features: Matrix) -> float:
         return SHARE * float(np.square(features).sum())
     small = features @ features.T if len(features) <= features.shape[1] else features.T @ features
     return SHARE * float(largest_eigenvalue(small.__matmul__, len(small)) if len(small) > 2 else np.trace(small))
-
-
-def ballast_of(probe: Probe) -> Summary | None:
-    """Return what a probe wants to stand in the ledger; None for most."""
-    return probe.ballast if isinstance(probe, BallastProbe) else None
 
 
 def _build(of: Resources) -> Probe:

@@ -23,6 +23,7 @@ __all__ = [
     "Resources",
     "Step",
     "as_mode",
+    "ballast_of",
     "check_scale",
     "check_sizes",
     "coordinates_of",
@@ -115,6 +116,12 @@ class ProbeEntry:
 def coordinates_of(probe: Probe) -> Coordinates | None:
     """Return what a probe can speak of; None where it does not say, and that is every coordinate."""
     found: Coordinates | None = getattr(probe, "coordinates", None)
+    return found
+
+
+def ballast_of(probe: Probe) -> Summary | None:
+    """Return what a probe wants to stand in the ledger while its state is used; None for most."""
+    found: Summary | None = getattr(probe, "ballast", None)
     return found
 
 
