@@ -220,8 +220,11 @@ class Federation:
             got.error += relative(receipt.head.weights - exact, exact)
         return receipt.accepted
 
-    def background(self, rng: np.random.Generator) -> None:
-        """Let one honest client add a few of its later rows; once half are in, take some out or put some back."""
+    def background(self, rng: np.random.Generator) -> Rows:
+        """Let one honest client add a few of its later rows; once half are in, take some out or put some back.
+
+        Returns the rows of its message.
+        """
         honest = self.scenario.honest
         k = honest[int(rng.integers(len(honest)))]
         rows = self.scenario.reserve[k] if self.scenario.reserve else np.empty(0, dtype=np.intp)
@@ -231,11 +234,14 @@ class Federation:
             batch = rng.permutation(missing)[: int(rng.integers(2, 5))]
             if self._send_rows(name, batch):
                 self._later[k] = standing | {int(r) for r in batch}
-        elif standing:
+            return batch
+        if standing:
             batch = rng.permutation(sorted(standing))[: int(rng.integers(2, 5))]
             if self._honest(name, delete=batch):
                 self._inside[batch] = False
                 self._later[k] = standing - {int(r) for r in batch}
+            return batch
+        return np.empty(0, dtype=np.intp)
 
     def delete(self, rows: Rows) -> Asked:
         """Let the owners of some rows ask for their deletion, each for its own rows, in one round.

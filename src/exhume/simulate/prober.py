@@ -139,6 +139,8 @@ class Prober:
         """The deleted record, for the evaluator's part of an attack."""
         self.happens: Callable[[], bool] = lambda: False
         """Lets the owner add the deleted record again, for an attack on additions; returns whether it came in."""
+        self.upcoming: Rows = np.empty(0, dtype=np.intp)
+        """The rows of the next honest message, for an attacker that comes before it."""
         self.watcher: Watcher | None = None
         """Notes every broadcast, its own and others', for an attacker that watches."""
         self._turn, self._waits = 0, PATIENCE

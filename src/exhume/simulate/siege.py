@@ -6,6 +6,7 @@ import itertools
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -45,7 +46,8 @@ class SiegeScore:
     replays: int = 0
     feature_errors: list[float] = field(default_factory=list)
     damage: list[float] = field(default_factory=list)
-    """Test accuracy that the attack took from the public head, in points."""
+    """Test accuracy that the attack took from the public head, in points: right after it or after what honest clients
+    then sent, whichever is worse."""
     honest_refused: int = 0
     """Honest messages that were refused after the attack, of those that were sent to see."""
     messages: int = 0
@@ -132,22 +134,32 @@ def besiege(
         follow = attacker.learn(prober)
     except (ExhumeError, np.linalg.LinAlgError) as error:
         _fail(score, error)
-    _spend(score, prober)
     if attacker.aim == "burn":
         score.trials = 1
-        ends = [0.0 if head is None else fed.scenario.accuracy(head.weights) or 0.0 for head in (start, fed.head())]
-        score.damage.append(100 * (ends[0] - ends[1]))
-        score.honest_refused = _refused_after(fed, records[:HONEST_AFTER], prober.rng)
+        heads = [start, fed.head()]
+        score.honest_refused = _refused_after(prober, follow, records[:HONEST_AFTER], np.random.default_rng([seed, 6]))
+        heads.append(fed.head())
+        ends = [0.0 if head is None else fed.scenario.accuracy(head.weights) or 0.0 for head in heads]
+        score.damage.append(100 * (ends[0] - min(ends[1:])))
+        _spend(score, prober)
         return score
+    _spend(score, prober)
     for record in records:
         _trial(fed, prober, attacker, follow, int(record), score)
     return score
 
 
-def _refused_after(fed: Federation, records: Rows, rng: np.random.Generator) -> int:
-    """Return how many messages of honest clients are refused: additions, and the deletion of some records."""
+def _refused_after(prober: Prober, follow: Follow | None, records: Rows, rng: np.random.Generator) -> int:
+    """Return how many messages of honest clients are refused: additions, and the deletion of some records.
+
+    The attacker sees each addition coming, and may act before it.
+    """
+    fed = prober.federation
     before = fed.service.refused.total()
     for record in records:
+        if follow is not None:
+            prober.upcoming = fed.fork().background(deepcopy(rng))
+            follow(prober)
         fed.background(rng)
         fed.delete_somehow(int(record))
     return fed.service.refused.total() - before

@@ -8,15 +8,17 @@ from exhume.simulate.prober import Prober
 __all__ = ["ATTACKERS"]
 
 
-def _front_run(prober: Prober) -> Follow:
-    s = prober.federation.scenario
-    name = prober.federation.attackers[0]
-    for later in s.reserve:
-        for row in later:
-            draft = prober.adding(later[later == row])
-            if prober.send(draft, name).accepted:
-                prober.send(draft.undo(), name)
-    return lambda later: None
+def _wait(prober: Prober) -> Follow:
+    return _front_run
 
 
-ATTACKERS = (Attacker("front-running", "sends first what honest clients will send", _front_run, aim="burn"),)
+def _front_run(later: Prober) -> None:
+    """Send what comes next, whole and row by row, and take each back."""
+    batch, name = later.upcoming, later.federation.attackers[0]
+    for rows in (batch, *batch[:, None]) if len(batch) else ():
+        draft = later.adding(rows)
+        if later.send(draft, name).accepted:
+            later.send(draft.undo(), name)
+
+
+ATTACKERS = (Attacker("front-running", "sends first what honest clients will send", _wait, aim="burn"),)
