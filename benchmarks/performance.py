@@ -35,6 +35,7 @@ import exhume
 
 HERE = Path(__file__).parent
 C, RESPONSES = 10, 104  # of benchmarks/identify.py
+BENCHMARKS = ("ledger", "identify", "accountant", "message_size", "scale")
 CELLS = {"designed": "designed", "data": "attacker data, m = 104"}
 
 
@@ -66,7 +67,24 @@ def run(name, *options):
     print(f"{name} {' '.join(options)}", file=sys.stderr, flush=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     command = [sys.executable, str(HERE / f"{name}.py"), *options, "--json"]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(command, stdout=printed, env=environment)
+        gb = ended(process, f"benchmarks/{name}.py")
+        printed.seek(0)
+        return json.load(printed) | {"gb": gb}
+
+
+def ended(process, what, said=None):
+    """Wait for a process, which must succeed; returns its largest memory, or that of its largest child."""
+    _, status, used = os.wait4(process.pid, 0)
+    if (code := os.waitstatus_to_exitcode(status)) != 0:
+        raise SystemExit(f"performance: {what} ended with {code}{'' if said is None else ': ' + text_of(said)}")
+    return 1024 * used.ru_maxrss / 1e9
+
+
+def text_of(stream):
+    stream.seek(0)
+    return stream.read()
 
 
 def command(*words):
@@ -80,13 +98,10 @@ def command(*words):
             stdout=subprocess.DEVNULL,
             stderr=said,
         )
-        _, status, used = os.wait4(process.pid, 0)
+        gb = ended(process, f"exhume {' '.join(words)}", said)
         seconds = time.perf_counter() - start
-        said.seek(0)
-        text = said.read()
-        if (code := os.waitstatus_to_exitcode(status)) != 0:
-            raise SystemExit(f"performance: exhume {' '.join(words)} ended with {code}: {text}")
-        found = {"command": f"exhume {' '.join(words)}", "seconds": seconds, "gb": 1024 * used.ru_maxrss / 1e9}
+        text = text_of(said)
+        found = {"command": f"exhume {' '.join(words)}", "seconds": seconds, "gb": gb}
         forecast = re.search(r"about ([\d.]+ GB) of memory and ([\d,.]+ \w+)\.", text)
         if forecast is not None:
             found["forecast"] = list(forecast.groups())
@@ -238,8 +253,17 @@ def ledger_table(found):
         ]
         goal = {"512": "1.0", "2048": "0.15", "4096": "0.08"}.get(d, "")
         refitted = "" if refit is None else f"{refit:.0f}"
-        rows.append([f"{int(d):,}", f"{ratio:.2f}", f"{least:.2f}", low[0], goal, low[1], refitted])
-    return table(["d", "dense", "limit", "low rank, b = 1", "goal", "low rank, b = 16", "refit over update"], rows)
+        limits = [f"{low_rank(rate, int(d), b):.3f}" for b in (1, 16)]
+        rows.append(
+            [f"{int(d):,}", f"{ratio:.2f}", f"{least:.2f}", low[0], goal, limits[0], low[1], limits[1], refitted]
+        )
+    head = ["d", "dense", "limit", "low rank, b = 1", "goal", "limit", "low rank, b = 16", "limit", "refit over update"]
+    return table(head, rows)
+
+
+def low_rank(rate, d, b):
+    """Limit of a change of b rows over a factorisation: a solve for its columns, and the residual of the new head."""
+    return limit(rate, 2 * d * d * b + 2 * d * d * C) / limit(rate, 0, d**3 / 3)
 
 
 def identify_table(found):
@@ -282,11 +306,20 @@ def cell_table(found):
 
 
 def accountant_table(found):
-    rows = [
-        [f"{r['d']:,}", *(f"{r[f'{name}_over_potrf']:.2f}" for name in ("typical", "worst", "exposure", "noise"))]
-        for r in found["accountant"]["rows"]
-    ]
-    return table(["d", "a release", "near full rank", "exposure()", "posterior noise"], rows)
+    rows = []
+    for r in found["accountant"]["rows"]:
+        typical, worst, exposure, noise = (
+            f"{r[f'{name}_over_potrf']:.2f}" for name in ("typical", "worst", "exposure", "noise")
+        )
+        rate = nearest(found, r["d"])["one"]
+        half, full = (f"{release(rate, r['d'], share):.2f}" for share in (0.5, 1.0))
+        rows.append([f"{r['d']:,}", typical, half, worst, full, exposure, noise])
+    return table(["d", "a release", "limit", "near full rank", "limit", "exposure()", "posterior noise"], rows)
+
+
+def release(rate, d, share):
+    """Limit of the account of a head over a factorisation: its columns lose what a kept basis of some rank spans."""
+    return limit(rate, 4 * d * share * d * C) / limit(rate, 0, d**3 / 3)
 
 
 def scale_table(found):
@@ -321,7 +354,7 @@ def scale_table(found):
 
 
 def scale_limit(rate, d, c, step):
-    """Limit of one step of benchmarks/scale.py.
+    """Limit of one step of benchmarks/scale.py; None where it is not made of products and factorisations.
 
     A deletion, and its being taken back, is a solve for one row and the residual of a head; a recovery a product with
     one triangle, after one factorisation for all. An answer to own data is a solve for a batch of rows, the residual,
@@ -336,6 +369,7 @@ def scale_limit(rate, d, c, step):
     own += limit(rate, 2 * (4 * n * c * d * d) + 2 * d**3, 2 * (2 * n * c * d * d - 2 / 3 * d**3))
     known = {"identify float64": identify, "delete float64": delete, "recover float64": recover, "own data": own}
     known["attack"] = identify + delete + recover
+    known["hardened deletion"] = limit(rate, 2 * d * d * c, d**3 / 3)
     return known.get(step)
 
 
@@ -354,9 +388,11 @@ def message_table(found):
 
 def machine_line(found):
     of = found["machine"]
+    memory = ", ".join(f"{name} {found[name]['gb']:.1f}" for name in BENCHMARKS if "gb" in found[name])
     return (
         f"Measured on {found['date']}: version {of['exhume']}, Python {of['python']}, NumPy {of['numpy']}, "
         f"{of['cores']} cores ({of['processor']}), {of['memory_gb']:.0f} GB of memory."
+        + (f" Largest memory of the benchmarks, in GB: {memory}." if memory else "")
     )
 
 

@@ -31,6 +31,7 @@ def test_another_figure_is_another_row():
     (row,) = set(performance.renewed(PAGE, other).splitlines()) - set(PAGE.splitlines())
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert (cells[0], cells[1], cells[3], cells[-1]) == ("512", "2.12", "0.500 (0.625)", "130")
+    assert float(cells[5]) == pytest.approx(performance.low_rank(FOUND["rates"]["512"]["one"], 512, 1), abs=5e-4)
 
 
 def test_limits_are_operations_over_rates():
@@ -38,6 +39,12 @@ def test_limits_are_operations_over_rates():
     assert performance.limit(RATE, 1e9, 5e8) == 2.0
     assert performance.identification(RATE, d) == pytest.approx(8 * d**3 / 1e9 + 2 * d**3 / 5e8)
     assert performance.identification(RATE, d, read_off=True) == pytest.approx(2 * d**3 / 1e9 + d**3 / 5e8)
+    assert performance.low_rank(RATE, d, 1) == pytest.approx((2 * d * d * 11 / 1e9) / (d**3 / 3 / 5e8))
+    assert performance.release(RATE, d, 0.5) == pytest.approx((2 * d * d * 10 / 1e9) / (d**3 / 3 / 5e8))
+    assert performance.scale_limit(RATE, d, 100, "hardened deletion") == pytest.approx(
+        200 * d * d / 1e9 + d**3 / 3 / 5e8
+    )
+    assert performance.scale_limit(RATE, d, 100, "exposure") is None
     factorisations = 105 * d**3 / 3 / 5e8
     assert performance.cell_trial(RATE, "data") > factorisations
 
