@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -110,13 +111,21 @@ def mixtures(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix]:
     start, answers = transcript.baseline.weights, columns // transcript.c
     if d < MIXED_FROM:
         return transcript.X, transcript.Z, np.tile(start, answers) + transcript.X
-    signs = np.random.default_rng(columns).integers(0, 2, (columns, MIXTURES)) * 2.0 - 1.0
-    signs /= np.sqrt(MIXTURES)
+    signs = _signs(columns)
     X = transcript.X @ signs
     Z = np.zeros_like(X)
     for j in range(0, columns, MIXED_FROM):  # Z may be a view of less memory than it shows
         Z += transcript.Z[:, j : j + MIXED_FROM] @ signs[j : j + MIXED_FROM]
     return X, Z, start @ signs.reshape(answers, transcript.c, MIXTURES).sum(axis=0) + X
+
+
+@lru_cache(maxsize=2)
+def _signs(columns: int) -> Matrix:
+    """Return the random signs that mix so many columns, the same for every run of a campaign."""
+    signs = np.random.default_rng(columns).integers(0, 2, (columns, MIXTURES)) * 2.0 - 1.0
+    signs /= np.sqrt(MIXTURES)
+    signs.flags.writeable = False
+    return signs
 
 
 def arithmetic_noise(transcript: Transcript, whiten: Callable[[Matrix], Matrix], H: Matrix) -> float:
