@@ -28,6 +28,7 @@ __all__ = [
     "StackFactor",
     "diagonal",
     "factor_stack",
+    "single_entries",
     "smallest_eigenvalue",
     "symmetric_part",
 ]
@@ -180,8 +181,9 @@ class SingleEntries:
 
     def right_divide(self, rhs: Matrix) -> tuple[Matrix, float]:
         """Return ``rhs @ pinv(stack)`` and the Frobenius norm of ``result @ stack - rhs``."""
-        answer = rhs[:, self.columns] / self.values
-        inside = answer * self.values - rhs[:, self.columns]
+        taken = rhs[:, self.columns]
+        answer = taken / self.values
+        inside = answer * self.values - taken
         return answer, float(np.hypot(np.linalg.norm(inside), self._outside(rhs)))
 
     def right_divide_symmetric(self, rhs: Matrix) -> Matrix:
@@ -236,13 +238,21 @@ def diagonal(values: Matrix, width: int) -> Matrix:
 
 def factor_stack(stack: Matrix) -> StackFactor | SingleEntries:
     """Factor a d x N stack by QR, unless it can be read off."""
-    entries = stack != 0.0
-    if np.count_nonzero(entries) == len(stack):
-        columns = entries.argmax(axis=1)  # of rows with nothing in them it is 0, and then two rows have the same
-        values = stack[np.arange(len(stack)), columns]
-        if values.all() and len(np.unique(columns)) == len(stack):
-            return SingleEntries(columns, values, stack.shape[1])
-    return StackFactor.of(stack)
+    return single_entries(stack) or StackFactor.of(stack)
+
+
+def single_entries(stack: Matrix) -> SingleEntries | None:
+    """Return a stack by its entries, if there is one in each row, all in different columns."""
+    found = []
+    for i in range(0, len(stack), _TILE):
+        entries = stack[i : i + _TILE] != 0.0
+        if np.count_nonzero(entries) != len(entries) or not entries.any(axis=1).all():
+            return None
+        found.append(entries.argmax(axis=1))
+    columns = np.concatenate(found)
+    if len(np.unique(columns)) < len(stack):
+        return None
+    return SingleEntries(columns, stack[np.arange(len(stack)), columns], stack.shape[1])
 
 
 class Positive:
