@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from exhume.attack._linalg import Positive, SingleEntries, StackFactor, diagonal, factor_stack, smallest_eigenvalue
+from exhume.attack._linalg import (
+    Positive,
+    SingleEntries,
+    StackFactor,
+    diagonal,
+    factor_stack,
+    smallest_eigenvalue,
+    symmetric_part,
+)
 from tests.attack.worlds import error_of, norm, roundoff
 
 
@@ -70,19 +78,39 @@ def test_a_positive_matrix_by_its_factor(d):
     assert Positive.of(a - 2 * np.linalg.eigvalsh(a)[-1] * np.eye(d)) is None
 
 
-def test_the_workspace_is_asked_for(monkeypatch):
-    from exhume.attack import _linalg
+@pytest.mark.parametrize(("d", "columns"), [(1, 1), (40, 47), (48, 48), (130, 150), (192, 400)])
+def test_blocks_of_any_number_of_columns_fit(d, columns):
+    rng = np.random.default_rng(d)
+    X, M = rng.normal(size=(d, columns)) + np.eye(d, columns), rng.normal(size=(d, d))
+    factor = StackFactor.of(X)
+    R, moved = factor.triangle, factor.rotate(X)
+    slack = roundoff(norm(X) ** 2, size=columns)
+    assert norm(R.T @ R - X @ X.T) <= slack
+    assert norm(moved[:, :d] - R.T) + norm(moved[:, d:]) <= roundoff(norm(X), size=columns)
+    answer, residual = factor.right_divide(M @ X)
+    assert norm(answer - M) <= error_of(M @ X, X, M)
+    assert residual <= roundoff(norm(M @ X), size=columns)
 
-    seen = []
 
-    def spy(body, **options):
-        seen.append(options)
-        return original(body, **options)
+def test_a_zero_on_the_diagonal_is_no_answer():
+    X = np.random.default_rng(0).normal(size=(70, 90))
+    X[66] = 0.0
+    with pytest.raises(np.linalg.LinAlgError, match=r"a zero on its diagonal \(67\)"):
+        StackFactor.of(X).right_divide(X)
 
-    original = _linalg.dgeqrf
-    monkeypatch.setattr(_linalg, "dgeqrf", spy)
-    StackFactor.of(np.random.default_rng(0).normal(size=(256, 300)))
-    assert seen[0]["lwork"] >= 32 * 256  # a block of 32 columns at least, not the 3 of the wrapper's default
+
+def test_the_symmetric_part_and_what_it_leaves_out():
+    a = np.random.default_rng(0).normal(size=(31, 31))
+    for order in ("C", "F"):
+        half, share = symmetric_part(np.array(a, order=order))
+        np.testing.assert_array_equal(half, 0.5 * (a + a.T))
+        assert share == pytest.approx(norm(a - a.T) / norm(a), rel=1e-14)
+
+
+def test_a_vector_is_solved_for_like_a_matrix():
+    F = np.random.default_rng(0).normal(size=(60, 30))
+    factor, x = Positive.of(F.T @ F), np.arange(30.0)
+    np.testing.assert_allclose(factor.solve(x), factor.solve(x[:, None])[:, 0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("width", [4, 7])

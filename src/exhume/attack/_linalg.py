@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import eigvalsh, svd, svdvals
-from scipy.linalg.blas import dtrmm
-from scipy.linalg.lapack import dgeqrf, dgeqrf_lwork, dormqr, dpotrf, dpotri, dpotrs, dtrtrs
+from scipy.linalg.blas import dgemm, dtrmm, dtrmv, dtrsm, dtrsv
+from scipy.linalg.lapack import dgemqrt, dgeqrt, dpotrf, dpotri, dpotrs, dtrtrs
 
 from exhume.numerics import (
     DENOMINATOR_FLOOR,
@@ -27,16 +28,25 @@ __all__ = [
     "StackFactor",
     "diagonal",
     "factor_stack",
-    "relative_asymmetry",
+    "single_entries",
     "smallest_eigenvalue",
+    "symmetric_part",
 ]
 
 _TILE = 512  # rows and columns of a square that is gone through piece by piece
 
+_REFLECTIONS = 48  # columns of a stack that are turned together
 
-def relative_asymmetry(a: Matrix) -> float:
-    """Return ``|a - a'| / |a|``."""
-    return relative(a - a.T, a)
+_SOLVED = 64  # columns of a right-hand side that are solved for together
+
+
+def symmetric_part(a: Matrix) -> tuple[Matrix, float]:
+    """Return the nearest symmetric matrix, and ``|a - a'| / |a|``."""
+    # One of the two is a copy. To read a matrix across its rows is slow, and it is done once for both results.
+    straight, turned = np.ascontiguousarray(a), np.ascontiguousarray(a.T)
+    half = straight + turned
+    half *= 0.5
+    return half, relative(straight - turned, straight)
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +54,7 @@ class StackFactor:
     """The QR factorisation of a transposed stack: ``stack' = Q R`` with the stack d x N, N >= d."""
 
     _packed: Matrix
-    _tau: Matrix
+    _turns: Matrix
     d: int
 
     @classmethod
@@ -54,12 +64,16 @@ class StackFactor:
         if columns < d:  # rows of zeros change neither singular values nor the least-squares solution
             stack = np.hstack([stack, np.zeros((d, d - columns))])
         body = np.ascontiguousarray(stack).T.copy(order="F")
-        # Without a workspace of the size that LAPACK asks for it works column by column, several times slower.
-        space = int(dgeqrf_lwork(*body.shape)[0])
-        packed, tau, _, info = dgeqrf(body, lwork=space, overwrite_a=1)
-        if info != 0:  # pragma: no cover - dgeqrf only reports illegal arguments
-            raise np.linalg.LinAlgError(f"dgeqrf: info = {info}")
-        return cls(packed, tau, d)
+        # It factors its panels by blocks, too: a fifth faster than dgeqrf, and so are products with its Q.
+        packed, turns, info = dgeqrt(min(_REFLECTIONS, d), body, overwrite_a=1)
+        if info != 0:  # pragma: no cover - dgeqrt only reports illegal arguments
+            raise np.linalg.LinAlgError(f"dgeqrt: info = {info}")
+        return cls(packed, turns, d)
+
+    @cached_property
+    def _upper(self) -> Matrix:
+        """R in Fortran order; only its upper triangle is meaningful."""
+        return np.asfortranarray(self._packed[: self.d])
 
     @property
     def triangle(self) -> Matrix:
@@ -71,26 +85,22 @@ class StackFactor:
 
         The full set is computed only when the smallest cannot settle full rank.
         """
-        triangle = np.asfortranarray(self.triangle)
-        diagonal = np.abs(np.diag(triangle))
+        diagonal = np.abs(np.diag(self._upper))
         if self.d >= LANCZOS_FROM and diagonal.min() > tolerance * diagonal.max():
             try:
-                return self._extremes(triangle, tolerance)
+                return self._extremes(tolerance)
             except (np.linalg.LinAlgError, _NotFullRankError):
                 pass
-        values = svdvals(triangle, check_finite=False)
+        values = svdvals(self.triangle, check_finite=False)
         rank = int(np.count_nonzero(values > tolerance * values[0])) if values[0] > 0 else 0
         return float(values[0]), float(values[-1]), rank
 
-    def _extremes(self, triangle: Matrix, tolerance: float) -> tuple[float, float, int]:
+    def _extremes(self, tolerance: float) -> tuple[float, float, int]:
         def forward(x: Matrix) -> Matrix:
-            y: Matrix = triangle.T @ (triangle @ x)
-            return y
+            return np.asarray(dtrmv(self._upper, dtrmv(self._upper, x), trans=1))
 
         def inverse(x: Matrix) -> Matrix:
-            y, _ = dtrtrs(triangle, x, trans=1)
-            z, _ = dtrtrs(triangle, y)
-            return np.asarray(z)
+            return np.asarray(dtrsv(self._upper, dtrsv(self._upper, x, trans=1)))
 
         top = np.sqrt(largest_eigenvalue(forward, self.d))
         low = 1.0 / np.sqrt(largest_eigenvalue(inverse, self.d))
@@ -99,25 +109,23 @@ class StackFactor:
         return float(top), float(low), self.d
 
     def rotate(self, rhs: Matrix) -> Matrix:
-        """Return ``Q' rhs'`` (N x rows of rhs): its first d rows are what the stack can explain."""
-        columns = self._packed.shape[0]
-        padded = rhs if rhs.shape[1] == columns else np.hstack([rhs, np.zeros((len(rhs), columns - rhs.shape[1]))])
-        body = np.ascontiguousarray(padded).T.copy(order="F")
-        size = dormqr("L", "T", self._packed, self._tau, body, -1)[1][0]
-        turned, _, _ = dormqr("L", "T", self._packed, self._tau, body, int(size), overwrite_c=1)
+        """Return ``rhs Q`` (rows of rhs x N): its first d columns are what the stack can explain."""
+        body = np.zeros((len(rhs), self._packed.shape[0]), order="F")
+        body[:, : rhs.shape[1]] = rhs
+        turned, _ = dgemqrt(self._packed, self._turns, body, side="R", trans="N", overwrite_c=1)
         return np.asarray(turned)
 
     def right_divide(self, rhs: Matrix) -> tuple[Matrix, float]:
         """Return ``rhs @ pinv(stack)`` (full row rank) and the Frobenius norm of ``result @ stack - rhs``."""
+        zeros = np.flatnonzero(np.diag(self._upper) == 0.0)
+        if len(zeros):
+            raise np.linalg.LinAlgError(f"the stack's triangular factor has a zero on its diagonal ({zeros[0] + 1})")
         turned = self.rotate(rhs)
-        top = np.asfortranarray(turned[: self.d])
-        packed = np.asfortranarray(self._packed[: self.d])
-        answer, info = dtrtrs(packed, top)
-        if info != 0:
-            raise np.linalg.LinAlgError(f"the stack's triangular factor has a zero on its diagonal ({info})")
-        inside = dtrmm(1.0, packed, answer) - top
-        outside = turned[self.d :]
-        return np.ascontiguousarray(answer.T), float(np.hypot(np.linalg.norm(inside), np.linalg.norm(outside)))
+        within, outside = turned[:, : self.d], turned[:, self.d :]
+        answer = _over_triangle(within, self._upper)
+        inside = dtrmm(1.0, self._upper, answer, side=1, trans_a=1)
+        inside -= within
+        return answer, float(np.hypot(np.linalg.norm(inside), np.linalg.norm(outside)))
 
     def right_divide_symmetric(self, rhs: Matrix) -> Matrix:
         """Return the symmetric M with the least ``|M @ stack - rhs|_F``.
@@ -125,7 +133,7 @@ class StackFactor:
         With ``stack = U s V'`` and ``C = U' rhs V`` it is, in the basis U, ``(C_ij s_j + s_i C_ji) / (s_i^2 + s_j^2)``.
         """
         vectors, values, right = svd(self.triangle.T, check_finite=False)
-        C = vectors.T @ self.rotate(rhs)[: self.d].T @ right.T
+        C = vectors.T @ self.rotate(rhs)[:, : self.d] @ right.T
         B = C * values
         inner = (B + B.T) / (values[:, None] ** 2 + values[None, :] ** 2)
         return symmetric(vectors @ inner @ vectors.T)
@@ -133,6 +141,19 @@ class StackFactor:
 
 class _NotFullRankError(Exception):
     pass
+
+
+def _over_triangle(rhs: Matrix, upper: Matrix) -> Matrix:
+    """Return ``rhs R'^-1``, block by block: OpenBLAS multiplies at twice the rate at which it solves."""
+    answer = rhs.copy(order="F")
+    d = len(upper)
+    for start in reversed(range(0, d, _SOLVED)):
+        end = min(start + _SOLVED, d)
+        block = answer[:, start:end]  # in place: columns in Fortran order are one piece of memory
+        if end < d:
+            dgemm(-1.0, answer[:, end:], upper[start:end, end:], trans_b=1, beta=1.0, c=block, overwrite_c=1)
+        dtrsm(1.0, upper[start:end, start:end], block, side=1, trans_a=1, overwrite_b=1)
+    return answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,8 +181,9 @@ class SingleEntries:
 
     def right_divide(self, rhs: Matrix) -> tuple[Matrix, float]:
         """Return ``rhs @ pinv(stack)`` and the Frobenius norm of ``result @ stack - rhs``."""
-        answer = rhs[:, self.columns] / self.values
-        inside = answer * self.values - rhs[:, self.columns]
+        taken = rhs[:, self.columns]
+        answer = taken / self.values
+        inside = answer * self.values - taken
         return answer, float(np.hypot(np.linalg.norm(inside), self._outside(rhs)))
 
     def right_divide_symmetric(self, rhs: Matrix) -> Matrix:
@@ -216,11 +238,21 @@ def diagonal(values: Matrix, width: int) -> Matrix:
 
 def factor_stack(stack: Matrix) -> StackFactor | SingleEntries:
     """Factor a d x N stack by QR, unless it can be read off."""
-    if np.count_nonzero(stack) == len(stack):
-        rows, columns = np.nonzero(stack)
-        if len(np.unique(rows)) == len(np.unique(columns)) == len(stack):
-            return SingleEntries(columns, stack[rows, columns], stack.shape[1])
-    return StackFactor.of(stack)
+    return single_entries(stack) or StackFactor.of(stack)
+
+
+def single_entries(stack: Matrix) -> SingleEntries | None:
+    """Return a stack by its entries, if there is one in each row, all in different columns."""
+    found = []
+    for i in range(0, len(stack), _TILE):
+        entries = stack[i : i + _TILE] != 0.0
+        if np.count_nonzero(entries) != len(entries) or not entries.any(axis=1).all():
+            return None
+        found.append(entries.argmax(axis=1))
+    columns = np.concatenate(found)
+    if len(np.unique(columns)) < len(stack):
+        return None
+    return SingleEntries(columns, stack[np.arange(len(stack)), columns], stack.shape[1])
 
 
 class Positive:
@@ -238,6 +270,8 @@ class Positive:
 
     def solve(self, rhs: Matrix) -> Matrix:
         """Return ``a^-1 rhs``."""
+        if rhs.ndim == 1:  # dpotrs, which packs the factor anew each time, takes three times as long
+            return np.asarray(dtrsv(self._factor, dtrsv(self._factor, rhs, lower=1), lower=1, trans=1))
         return np.asarray(dpotrs(self._factor, rhs, lower=1)[0])
 
     def whiten(self, columns: Matrix) -> Matrix:

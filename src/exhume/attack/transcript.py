@@ -144,9 +144,10 @@ class _Entries:
 
 def _packed(side: Matrix) -> Matrix | _Entries:
     """Return a right-hand side by its entries where these are few."""
-    if _FEW * np.count_nonzero(side) > side.size:
+    found = np.flatnonzero(side != 0.0)
+    if _FEW * len(found) > side.size:
         return side
-    rows, columns = np.nonzero(side)
+    rows, columns = np.divmod(found, side.shape[1])
     return _Entries(rows, columns, side[rows, columns])
 
 

@@ -6,6 +6,7 @@ A gram that is written out is kept if it is small (`KEPT` numbers); a large one 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -236,8 +237,9 @@ class SumGram(Gram):
         return FactorGram, (*self.factor, self.dense)
 
 
+@lru_cache(maxsize=8)
 def no_gram(d: int) -> FactorGram:
-    """Return the gram of no rows."""
+    """Return the gram of no rows (the same object for the same size: it is immutable)."""
     return FactorGram(sealed(np.zeros((0, d))), sealed(np.zeros(0)))
 
 

@@ -200,12 +200,10 @@ class Ledger:
         return undo
 
     def head(self) -> Matrix:
-        """Solve for the ridge head in float64 (d x c); the head of an empty ledger is zero."""
-        if self._solver == "direct":
-            return self.solve(self._moment)
+        """Solve for the ridge head in float64 (d x c, read-only), once a state; that of an empty ledger is zero."""
         if self._weights is None:
             self._weights = self.solve(self._moment)
-            self._weights.flags.writeable = False
+        self._weights.flags.writeable = False  # pickle and deepcopy give arrays back writeable
         return self._weights
 
     def solve(self, rhs: Matrix) -> Matrix:

@@ -103,13 +103,12 @@ class Residuals:
     e_W: float
 
     @classmethod
-    def between(cls, before: Ledger, after: Ledger) -> Residuals:
-        """Compare two ledgers."""
-        a, b = before.summary, after.summary
-        head = before.head()
+    def between(cls, start: Summary, head: Matrix, after: Ledger) -> Residuals:
+        """Compare a ledger with the totals and the head that it had before."""
+        end = after.summary
         return cls(
-            relative(b.gram - a.gram, a.gram),
-            relative(b.moment - a.moment, a.moment),
+            relative(end.gram - start.gram, start.gram),
+            relative(end.moment - start.moment, start.moment),
             relative(after.head() - head, head),
         )
 

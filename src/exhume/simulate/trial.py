@@ -107,13 +107,13 @@ class Campaign:
         self._tolerance, self._project = tolerance, project
         self.attack = Attack(federation.target())
         self.refused_ballast = lay_ballast(self.attack, probe)
-        start = federation.server.ledger.copy()
-        self._start, self.A, self.W = start.summary, federation.A, start.head()
+        ledger = federation.server.ledger
+        self._start, self.A, self.W = ledger.summary, federation.A, ledger.head()
         """The hidden totals, the state and the exact head that trials are measured against, with the probe's ballast
         where it has one."""
         exact = federation.exact
         self.outcome = listen(self.attack, probe, show_rows=federation.known.show_rows)
-        self.residuals = Residuals.between(start, federation.server.ledger)
+        self.residuals = Residuals.between(self._start, self.W, federation.server.ledger)
         found, self.diagnostics, self.reason = self._identified(self.outcome)
         self.state_error = state_error(found, self.A)
         """Relative error of the estimator's state."""
@@ -209,9 +209,9 @@ class Campaign:
             return
         federation = trial.federation
         attack = self.attack.facing(federation.target())
-        start = federation.server.ledger.copy()
+        start, head = federation.server.ledger.summary, federation.server.ledger.head()
         trial.outcome = outcome = listen(attack, self.probe, show_rows=federation.known.show_rows)
-        trial.residuals = Residuals.between(start, federation.server.ledger)
+        trial.residuals = Residuals.between(start, head, federation.server.ledger)
         after: State | Transcript | None = outcome.transcript
         if entry.needs == "state":
             after, trial.post, reason = self._identified(outcome)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
+from exhume.attack._linalg import single_entries
 from exhume.attack.coordinates import Coordinates
 from exhume.attack.state import Diagnostics, State
 from exhume.attack.transcript import Transcript
@@ -110,13 +112,28 @@ def mixtures(transcript: Transcript) -> tuple[Matrix, Matrix, Matrix]:
     start, answers = transcript.baseline.weights, columns // transcript.c
     if d < MIXED_FROM:
         return transcript.X, transcript.Z, np.tile(start, answers) + transcript.X
+    signs = _signs(columns)
+    X = transcript.X @ signs
+    return X, _mixed(transcript.Z, signs), start @ signs.reshape(answers, transcript.c, MIXTURES).sum(axis=0) + X
+
+
+def _mixed(Z: Matrix, signs: Matrix) -> Matrix:
+    entries = single_entries(Z)
+    if entries is not None:
+        return entries @ signs
+    mixed = np.zeros((len(Z), signs.shape[1]))
+    for j in range(0, len(signs), MIXED_FROM):  # Z may be a view of less memory than it shows
+        mixed += Z[:, j : j + MIXED_FROM] @ signs[j : j + MIXED_FROM]
+    return mixed
+
+
+@lru_cache(maxsize=2)
+def _signs(columns: int) -> Matrix:
+    """Return the random signs that mix so many columns, the same for every run of a campaign."""
     signs = np.random.default_rng(columns).integers(0, 2, (columns, MIXTURES)) * 2.0 - 1.0
     signs /= np.sqrt(MIXTURES)
-    X = transcript.X @ signs
-    Z = np.zeros_like(X)
-    for j in range(0, columns, MIXED_FROM):  # Z may be a view of less memory than it shows
-        Z += transcript.Z[:, j : j + MIXED_FROM] @ signs[j : j + MIXED_FROM]
-    return X, Z, start @ signs.reshape(answers, transcript.c, MIXTURES).sum(axis=0) + X
+    signs.flags.writeable = False
+    return np.asarray(signs, dtype=np.float64)
 
 
 def arithmetic_noise(transcript: Transcript, whiten: Callable[[Matrix], Matrix], H: Matrix) -> float:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from exhume.attack._linalg import Positive, relative_asymmetry, smallest_eigenvalue
+from exhume.attack._linalg import Positive, smallest_eigenvalue, symmetric_part
 from exhume.attack.coordinates import Coordinates
 from exhume.attack.estimate.base import READ_OFF_FROM, Estimator, arithmetic_noise, solving, within
 from exhume.attack.estimate.read_off import read_off
 from exhume.attack.state import State, diagnose_rank
 from exhume.attack.transcript import Transcript
 from exhume.errors import NotIdentifiedError
-from exhume.numerics import DENOMINATOR_FLOOR, RANK_TOLERANCE, symmetric
+from exhume.numerics import DENOMINATOR_FLOOR, RANK_TOLERANCE
 
 __all__ = ["ESTIMATORS", "direct"]
 
@@ -46,15 +46,15 @@ def _direct(transcript: Transcript, tolerance: float) -> State:
     with solving(found):
         raw_A, residual_A = factor_X.right_divide(transcript.Z)
         raw_H, residual_H = factor_Z.right_divide(transcript.X)
-    A, H = symmetric(raw_A), symmetric(raw_H)
+    (A, asymmetry_A), (H, asymmetry_H) = symmetric_part(raw_A), symmetric_part(raw_H)
     factor = Positive.of(A)
     low_A, low_H = smallest_eigenvalue(A, factor), smallest_eigenvalue(H)
     found = replace(
         found,
         e_AR=residual_A / max(float(np.linalg.norm(transcript.Z)), DENOMINATOR_FLOOR),
         e_HQ=residual_H / max(float(np.linalg.norm(transcript.X)), DENOMINATOR_FLOOR),
-        asymmetry_A=relative_asymmetry(raw_A),
-        asymmetry_H=relative_asymmetry(raw_H),
+        asymmetry_A=asymmetry_A,
+        asymmetry_H=asymmetry_H,
         min_eigenvalue_A=low_A,
         min_eigenvalue_H=low_H,
     )

@@ -127,7 +127,7 @@ def ballast_of(probe: Probe) -> Summary | None:
 
 def moment_pairs(moment: Matrix) -> tuple[Matrix, Rows]:
     """Return the made-up rows behind a moment change (Lemma 1): ``q_k / 2`` of class k, deleted as its negative."""
-    half: Matrix = 0.5 * moment.T
+    half: Matrix = 0.5 * np.ascontiguousarray(moment.T)
     return half, np.arange(len(half))
 
 
@@ -139,7 +139,7 @@ def moment_update(moment: Matrix) -> Update:
     """
     half, labels = moment_pairs(moment)
     add = Summary.of(half, labels, len(half))
-    pairs = int(np.count_nonzero(moment.any(axis=0)))
+    pairs = int(np.count_nonzero((half != 0.0).any(axis=1)))
     return Update(add, add.with_moment(-add.moment), pairs=max(pairs, 1))
 
 
