@@ -208,7 +208,7 @@ class TestOnAGrid:
         assert BoundedInfluence(**self.BOUNDS.options()).clients is None
 
     def test_what_has_no_room_does_not_start(self):
-        with pytest.raises(InputError, match="at most 3 on a grid"):
+        with pytest.raises(InputError, match="at most 3 with grid"):
             BoundedInfluence(**self.BOUNDS.options(), clients=4, grid=self.GRID)
         with pytest.raises(InputError, match="grid must be coarse enough"):
             hardened(Ledger.zeros(D, C, GAMMA, grid=2.0**-26), bounds=self.BOUNDS, rows=100)
@@ -225,3 +225,86 @@ class TestOnAGrid:
         again.load(rule.save())
         assert again.refuse(update, "alice") is None
         assert "1 clients already" in again.refuse(update, "bob")
+
+
+class TestNobodyGetsCreditForWhatNeverCame:
+    """An attacker who had only the docs found each of these; the account of a client must be what it has standing."""
+
+    def test_rows_of_zeros_that_one_never_had_are_refused(self):
+        server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50)
+        assert server.submit(itemise(C, add=rows(5)), "m").accepted
+        gone = server.submit(itemise(C, delete=(np.zeros((5, D)), [1] * 5)), "m")
+        assert not gone.accepted and gone.rule == "ownership"
+        assert server.submit(itemise(C, add=(np.zeros((2, D)), [1, 1])), "m").accepted
+        assert server.submit(itemise(C, delete=(np.zeros((2, D)), [1, 1])), "m").accepted
+        assert server.admission[0].rows("m") == 5
+
+    @pytest.mark.parametrize("keep_totals", [False, True])
+    def test_what_a_deletion_of_sums_declares_is_not_believed(self, keep_totals):
+        server = hardened(
+            Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, show_rows=False, keep_totals=keep_totals, least_norm=0.01
+        )
+        rule = server.admission[0]
+        for seed in range(3):
+            server.submit(Update.adding(Summary.of(*rows(4, 2.0, seed), C)), "m")
+        assert rule.rows("m") == pytest.approx(12)
+        server.submit(count(Update.deleting(Summary.zeros(D, C)), deleted=[5, 0, 0]), "m")
+        short = Summary.of(*rows(1, 0.1, 7), C)
+        server.submit(Update(short, short), "m")
+        server.submit(count(Update(Summary.zeros(D, C), short), deleted=[5, 0, 0]), "m")
+        assert rule.rows("m") >= 12 - 1.001 * short.trace / BOUNDS.longest**2  # kept totals may lose any part of them
+        assert not server.submit(Update.adding(Summary.of(*rows(1, 2.0, 9), C)), "m").accepted
+
+    def test_rows_beside_sums_that_nobody_checks_are_no_credit_either(self):
+        server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, show_rows=False)
+        assert server.submit(itemise(C, add=rows(5, 2.0)), "m").accepted
+        server.submit(itemise(C, delete=(np.zeros((5, D)), [1] * 5)), "m")
+        assert server.admission[0].rows("m") == pytest.approx(5)
+
+    def test_what_comes_and_goes_as_sums_costs_nothing_in_the_end(self):
+        server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, show_rows=False)
+        for turn in range(40):
+            sent = Summary.of(*rows(5, 2.0, turn), C)
+            assert server.submit(Update.adding(sent), "honest").accepted
+            assert server.submit(Update.deleting(sent), "honest").accepted
+        assert server.admission[0].rows("honest") == pytest.approx(0, abs=1e-9)
+
+    def test_many_small_messages_have_no_larger_moment_than_their_rows(self):
+        """Each message could have five rows by its moment: so many messages, and the client would have far too many."""
+        rule = BoundedInfluence(**BOUNDS.options(), by_rows=False)
+        one = Summary.of(*rows(1), C)
+        loud = Update.adding(one.with_moment(np.sqrt(5.0) * one.moment))
+        taken = 0
+        while rule.refuse(loud, "m") is None:
+            rule.record(loud, "m")
+            taken += 1
+        # K sqrt(5) <= sqrt(12 K): the moments of twelve rows, and no more.
+        assert taken == 2 and "moments" in rule.refuse(loud, "m")
+
+    def test_one_round_has_no_more_new_clients_than_there_are_seats(self):
+        rule = BoundedInfluence(**BOUNDS.options(), clients=2)
+        server = Server(Ledger.zeros(D, C, GAMMA), admission=[rule])
+        assert server.submit(itemise(C, add=rows(1)), "alice").accepted
+        receipts = server.submit_round([(f"m{i}", itemise(C, add=rows(1, seed=i))) for i in range(4)])
+        assert [r.accepted for r in receipts] == [True, False, False, False]
+        assert server.submit_round([("alice", itemise(C, add=rows(1))), ("m0", itemise(C, add=rows(1)))])[1].accepted
+
+    def test_sums_that_cannot_be_proved_positive_have_seats_by_the_ridge(self):
+        wide = Bounds(longest=40.0, message_rows=5000, client_rows=5000)
+        ledger = Ledger.zeros(D, C, GAMMA)
+        most = hardened(ledger, bounds=wide, rows=50, show_rows=False).admission[0].clients
+        forgiven = 5000 * 2.0**-53 * 5000 * 40.0**2
+        assert most == int(GAMMA / 2 / forgiven) == 112
+        assert hardened(ledger, bounds=wide, rows=50).admission[0].clients is None
+        with pytest.raises(InputError, match="gamma must be large enough"):
+            hardened(Ledger.zeros(D, C, 1e-9), bounds=wide, rows=50, show_rows=False)
+
+    def test_a_state_of_one_number_a_client_is_still_read(self):
+        for by_rows in (True, False):
+            rule = BoundedInfluence(**BOUNDS.options(), by_rows=by_rows)
+            memory = rule.remembered()
+            rule.restore(replace(memory, values={"rows": {"a": 4.0}}))
+            assert rule.rows("a") == 4.0
+            again = BoundedInfluence(**BOUNDS.options(), by_rows=by_rows)
+            again.load(rule.save())
+            assert again.rows("a") == 4.0

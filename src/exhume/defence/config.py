@@ -39,7 +39,7 @@ from exhume.registry import Registry, spelt
 
 __all__ = ["Config", "Defences", "Entry", "build", "build_server", "dump", "load", "parse", "resolved"]
 
-_ANY_SIZE = {"d": 1, "c": 1, "grid": None}
+_ANY_SIZE = {"d": 1, "c": 1, "grid": None, "gamma": None}
 """Stands for the sizes that a ledger will give, where only names and types are checked."""
 
 
@@ -149,7 +149,7 @@ def build(config: Config, ledger: Ledger, *, given: Mapping[str, Any] | None = N
         What else a rule gets that asks for it and is not told by the configuration, such as a ``clock``.
     """
     config = resolved(config)
-    sizes = {"d": ledger.d, "c": ledger.c, "grid": ledger.grid, **(given or {})}
+    sizes = {"d": ledger.d, "c": ledger.c, "grid": ledger.grid, "gamma": ledger.gamma, **(given or {})}
     rules = [_made(admission.REGISTRY, *place, sizes) for place in _places("admission", config.admission)]
     released = [_made(release.REGISTRY, *place, sizes) for place in _places("release", config.release)]
     chain = release.Chain(released) if released else None

@@ -163,7 +163,8 @@ def hardened_config(
 
 
 def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_norm: float) -> tuple[Entry, ...]:
-    bounded = Entry.of("bounded-influence", **({} if bounds is None else bounds.options()))
+    counted = {} if show_rows else {"by_rows": False}
+    bounded = Entry.of("bounded-influence", **({} if bounds is None else bounds.options()), **counted)
     if show_rows:
         return bounded, Entry.of("ownership", show_rows=True)
     positive = Entry.of("positive-semidefinite", **({} if bounds is None else {"most_rows": bounds.message_rows}))

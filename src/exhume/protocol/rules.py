@@ -108,6 +108,10 @@ class AdmissionRule(_Part):
     def refuse(self, update: Update, client: str) -> str | None:
         """Return the reason to refuse this update from this client, or None to let it pass. Changes nothing."""
 
+    def refuse_in_round(self, update: Update, client: str, passed: Sequence[str]) -> str | None:
+        """Do the same where messages of other clients passed earlier in the same round, and are not recorded yet."""
+        return self.refuse(update, client)
+
     def taken(self, update: Update, client: str) -> Update:
         """Return what the ledger takes of an update that all rules passed: all of it, unless this rule sets some aside.
 

@@ -171,7 +171,7 @@ class Server:
             # Rules judge a message by what was recorded before the round: a second one would slip past them.
             raise InputError("messages", "at most one per client in a round", f"{len(pending)} of {len(names)} clients")
         with self._lock:
-            refusals = [self._refusal(client, update) for client, update in pending]
+            refusals = self._refusals(pending)
             head = self._step(pending, refusals)
             number = self._counts.submissions
         return [
@@ -210,12 +210,21 @@ class Server:
         for part in self._parts():
             part.settle()
 
-    def _refusal(self, client: str, update: Update) -> RefusedError | None:
+    def _refusals(self, pending: Sequence[tuple[str, Update]]) -> list[RefusedError | None]:
+        found: list[RefusedError | None] = []
+        passed: list[str] = []
+        for client, update in pending:
+            found.append(self._refusal(client, update, passed))
+            if found[-1] is None:
+                passed.append(client)
+        return found
+
+    def _refusal(self, client: str, update: Update, passed: Sequence[str]) -> RefusedError | None:
         if (update.d, update.c) != self.shape:
             d, c = self.shape
             return RefusedError(f"{LEDGER}: update must be of d = {d}, c = {c}", LEDGER)
         for rule in self._admission:
-            if (reason := rule.refuse(update, client)) is not None:
+            if (reason := rule.refuse_in_round(update, client, passed)) is not None:
                 return RefusedError(reason, rule.name or type(rule).__name__)
         return None
 

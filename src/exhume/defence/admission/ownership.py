@@ -79,12 +79,10 @@ class Ownership(Saveable, AdmissionRule):
                 return f"{self.name}: {side}: the rows shown do not make the summaries"
             if self.show_rows and batch is None and not summary.is_zero:
                 return f"{self.name}: {side}: this server asks for the rows of every message"
-        if update.delete.is_zero:
-            return None
-        if listed.deleted is not None:
+        if listed.deleted is not None:  # rows of zeros, too: who never had them gets no credit for them
             missing = self._rows.missing(client, listed.deleted.digests())
             return f"{self.name}: {missing} deleted rows are not '{client}'s own" if missing else None
-        if self._find(update.delete, client) is None:
+        if not update.delete.is_zero and self._find(update.delete, client) is None:
             return f"{self.name}: the deleted block is no sum of standing additions of '{client}'"
         return None
 
