@@ -164,6 +164,13 @@ def test_without_the_extra_an_error_says_what_brings_it(digits, monkeypatch):
         ({"images": np.zeros((5, 8, 8, 4), np.uint8)}, "images must be 8-bit"),
         ({"features": np.zeros((4, 3))}, "one row for each of the 5 images"),
         ({"features": np.zeros((0, 3)), "images": np.zeros((0, 8, 8), np.uint8)}, "one row for each"),
+        ({"features": [["a"]] * 5}, r"features must be an array of real numbers; got <U1 of shape \(5, 1\)"),
+        ({"features": [["1.5"]] * 5}, "features must be an array of real numbers"),
+        ({"features": [[1.0], [1.0, 2.0]] * 2}, "features must be an array with rows of one length"),
+        ({"features": np.ones((5, 3), complex)}, "features must be an array of real numbers; got complex128"),
+        ({"features": None}, "features must be an array of real numbers"),
+        ({"images": [[[1]], [[1, 2]]]}, "images must be an array with rows of one length"),
+        ({"labels": [[1], [1, 2]]}, "labels must be an array with rows of one length"),
         ({"features": np.full((5, 3), np.nan)}, "features must be finite"),
         ({"labels": np.zeros(4, int)}, "labels must be 5 integers"),
         ({"labels": -np.ones(5, int)}, "labels must be 5 integers"),
@@ -182,9 +189,37 @@ def test_bad_features_are_refused(digits):
         decoder.decode(np.ones((2, 127)), generator=rng)
     with pytest.raises(InputError, match="features must be finite"):
         decoder.decode(np.full((2, 128), np.inf), generator=rng)
+    for odd in ([["a"] * 128], [["1"] * 128], [[1.0] * 128, [1.0]], None):
+        with pytest.raises(InputError, match="features must be an array"):
+            decoder.decode(odd, generator=rng)
     with pytest.raises(InputError, match="decoder must be one that was fitted"):
         build("ridge").decode(np.ones((2, 128)), generator=rng)
     with pytest.raises(InputError, match="labels must be given"):
         fitted(digits, "class-mean").decode(np.ones((2, 128)), generator=rng)
     with pytest.raises(InputError, match="labels must be given"):
         build("class-mean").fit(digits.train_features, digits.images.train_images)
+
+
+def test_features_of_another_encoder_are_refused_where_it_is_told(digits):
+    decoder, rng = fitted(digits, "ridge"), np.random.default_rng(0)
+    features = digits.test_features[:2]
+    assert np.array_equal(
+        decoder.decode(features, generator=rng, encoder="random-relu"), decoder.decode(features, generator=rng)
+    )
+    with pytest.raises(InputError, match="encoder must be random-relu, as in training; got random-fourier"):
+        decoder.decode(features, generator=rng, encoder="random-fourier")
+    nameless = build("mean").fit(digits.train_features[:9], digits.images.train_images[:9])
+    with pytest.raises(InputError, match="encoder must be absent: the record names none; got random-relu"):
+        nameless.decode(features, generator=rng, encoder="random-relu")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_features_are_no_pictures(digits, name):
+    assert drawn(fitted(digits, name), digits, 0).shape == (0, 8, 8)
+
+
+@pytest.mark.parametrize("name", ["mean", "class-mean", "retrieval", "ridge"])
+@pytest.mark.filterwarnings("error")
+def test_one_row_is_enough_and_is_all_that_is_drawn(digits, name):
+    pictures = drawn(fitted(digits, name, rows=1), digits, 3)
+    assert np.allclose(pictures, digits.images.train_images[0] / 255)

@@ -83,7 +83,7 @@ class Noise(Decoder):
 
 def test_samples_of_a_public_model_and_their_mean_stand_beside_public_nulls(monkeypatch, tmp_path: Path) -> None:
     public = load_features("digits", "random-relu", dim=64, images=True)
-    model = Noise().fit(public.train_features, public.images.train_images)
+    model = Noise().fit(public.train_features, public.images.train_images, encoder="random-relu")
     weights = tmp_path / "decoders" / "diffusion-tinyimagenet-random-relu.safetensors"
     weights.parent.mkdir()
     weights.write_bytes(b"a model")

@@ -102,11 +102,11 @@ def measured(decoder: Decoder, data: str, *, home: Path | None, rows: int, seed:
     found = _features(decoder, data, home)
     assert found.images is not None
     judge = _judge(found.images, rows, home)
+    features, labels = found.test_features[:rows], found.test_labels[:rows]
     pictures = {}
     for one in (decoder, *_nulls(found, decoder.name)):
-        drawn = one.decode(
-            found.test_features[:rows], generator=np.random.default_rng(seed), labels=found.test_labels[:rows]
-        )
+        rng = np.random.default_rng(seed)
+        drawn = one.decode(features, generator=rng, labels=labels, encoder=found.encoder)
         pictures[one.name] = in_shape(drawn, judge.targets.shape[1:])
     about = f"The first {len(judge.deleted)} test rows of {data}, from their exact {found.encoder} features."
     scores = {name: judge.score(drawn) for name, drawn in pictures.items()}
