@@ -1,4 +1,5 @@
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -41,6 +42,13 @@ def test_train_writes_a_decoder_and_show_reads_it(tmp_path, home):
     assert facts["nulls"] == ["mean", "class-mean", "retrieval"] and facts["verdict"].startswith("ridge beats")
     assert list(facts["measures"]) == ["ridge", *facts["nulls"]]
     assert facts["measures"]["ridge"]["PSNR"] > facts["measures"]["retrieval"]["PSNR"]
+
+
+def test_train_names_the_command_that_comes_next_in_one_line(tmp_path, home):
+    path = tmp_path / "a folder" / "r.safetensors"
+    words = shlex.split(run("train", "mean", "--out", path, "--home", tmp_path / "h").splitlines()[-1])
+    assert words == ["exhume", "decode", "show", str(path), "--data", "digits", "--home", str(tmp_path / "h")]
+    run(*words[2:], "--rows", 5, "--out", tmp_path / "a.png")
 
 
 def test_the_measures_are_the_judges_with_the_test_rows_as_records(tmp_path, home):

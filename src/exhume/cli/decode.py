@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -112,8 +113,12 @@ def train(
         checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
     _tell(decoder.record, path, json, "written to")
-    there = f" --home {home}" if home else ""
-    say(console_for(json), f"its pictures, measured: exhume decode show {path} --data {data}{there}")
+    told = [str(path), "--data", data, *(["--home", str(home)] if home else [])]
+    say(console_for(json), "its pictures, measured:")
+    # In one line however long it is: a command that is folded cannot be pasted.
+    console_for(json).print(
+        shlex.join(["exhume", "decode", "show", *told]), soft_wrap=True, markup=False, highlight=False
+    )
 
 
 @app.command(cls=Command)
