@@ -62,6 +62,7 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt | $(BIN)/python
 
 test-all: $(VENV)/.extras $(FLOWER)/.ready  ## Install the extras and Flower, and run the tests that need them
 	@$(BIN)/python -m pytest -m extras -n 2
+	@$(BIN)/python -m pytest -m 'not extras' -n 2 tests/decode
 	@$(FLOWER)/bin/python -m pytest -m flower -n 2 --dist loadfile tests/flower
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import contracts

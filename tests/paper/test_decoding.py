@@ -83,7 +83,7 @@ class Noise(Decoder):
 
 def test_samples_of_a_public_model_and_their_mean_stand_beside_public_nulls(monkeypatch, tmp_path: Path) -> None:
     public = load_features("digits", "random-relu", dim=64, images=True)
-    model = Noise().fit(public.train_features, public.images.train_images)
+    model = Noise().fit(public.train_features, public.images.train_images, encoder="random-relu")
     weights = tmp_path / "decoders" / "diffusion-tinyimagenet-random-relu.safetensors"
     weights.parent.mkdir()
     weights.write_bytes(b"a model")
@@ -150,5 +150,11 @@ def test_tables_that_cannot_run_are_left_out_of_all_and_refused_by_name(study: S
     assert "needs the 'decode' extra" in runnable(["all"], [STUDY])[1]["local_decoder"]
     monkeypatch.setattr("exhume.paper.decoding.available", lambda: True)
     elsewhere = replace(STUDY, source=replace(STUDY.source, home="/nowhere"))
-    with pytest.raises(DataError, match="exhume decode train diffusion --data tinyimagenet --encoder random-relu"):
+    with pytest.raises(DataError, match=r"exhume decode train diffusion .* random-relu --steps 2600$"):
         runnable(["latent_diffusion"], [elsewhere])
+
+
+@pytest.mark.parametrize("page", ["docs/results.md", "docs/decode.md"])
+def test_the_pages_quote_the_training_of_the_published_model(page: str) -> None:
+    assert latent_diffusion.training() in " ".join((latent_diffusion.__doc__ or "").split())
+    assert latent_diffusion.training() in (Path(__file__).parents[2] / page).read_text(encoding="utf-8")

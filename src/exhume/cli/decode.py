@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from exhume.cli._options import (
     MOST_SEED,
@@ -24,6 +26,7 @@ from exhume.errors import InputError
 
 if TYPE_CHECKING:
     from exhume.decode import TrainingRecord
+    from exhume.decode.show import Shown
 
 __all__ = ["app"]
 
@@ -47,10 +50,10 @@ def list_(json: JsonTo = None) -> None:
     check_file("json", json)
     rows = [{"name": entry.name, "about": entry.about, "extra": entry.extra} for entry in REGISTRY.values()]
     put_json(json_text(rows), json)
-    console = console_for(json)
-    for row in rows:
-        extra = f" (extra '{row['extra']}')" if row["extra"] else ""
-        say(console, f"{row['name']:<12}{row['about']}{extra}")
+    table = Table("decoder", "extra", "what it draws", box=None, header_style="bold")
+    for entry in REGISTRY.values():
+        table.add_row(entry.name, entry.extra or "", entry.about)
+    console_for(json).print(table)
 
 
 @app.command(cls=Command)
@@ -110,6 +113,12 @@ def train(
         checkpoint.unlink(missing_ok=True)
     assert decoder.record is not None
     _tell(decoder.record, path, json, "written to")
+    told = [str(path), "--data", data, *(["--home", str(home)] if home else [])]
+    say(console_for(json), "its pictures, measured:")
+    # In one line however long it is: a command that is folded cannot be pasted.
+    console_for(json).print(
+        shlex.join(["exhume", "decode", "show", *told]), soft_wrap=True, markup=False, highlight=False
+    )
 
 
 @app.command(cls=Command)
@@ -122,7 +131,7 @@ def show(
         str | None, typer.Option(help="Encoder of the features (default: the one in the record).")
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Test rows to draw and measure.")] = 200,
-    out: Annotated[Path, typer.Option(help="The figure: ten targets, what was drawn, and the null.")] = Path(
+    out: Annotated[Path, typer.Option(help="The figure: ten targets, what was drawn, and the nulls.")] = Path(
         "decoded.png"
     ),
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of what is drawn.")] = 0,
@@ -142,20 +151,34 @@ def show(
         return
     shown = measured(decoder, data, home=home, rows=rows, seed=seed)
     draw(shown, out)
-    put_json(json_text({"measures": shown.means(), "figure": str(out)}), json)
-    console = console_for(json)
-    for name, means in shown.means().items():
-        say(console, f"{name:<12}" + "  ".join(f"{measure} {value:.3f}" for measure, value in means.items()))
+    facts = {"about": shown.about, "measures": shown.means(), "nulls": shown.nulls, "verdict": shown.verdict()}
+    put_json(json_text({**facts, "figure": str(out)}), json)
+    _tell_measures(shown, console_for(json))
+    say(console_for(json), f"written: {out}")
+
+
+def _tell_measures(shown: Shown, console: Console) -> None:
+    say(console, shown.about)
+    table = Table("", box=None, header_style="bold")
+    for column in ("PSNR, dB", "SSIM", "label", "found"):
+        table.add_column(column, justify="right")
+    for name in shown.pictures:
+        scores = shown.scores[name]
+        means = f"{scores.psnr.mean():.1f}", f"{scores.ssim.mean():.2f}"
+        table.add_row(shown.heading(name), *means, f"{scores.label.sum()}", f"{scores.pixels.sum()}")
+    console.print(table)
+    say(console, f"label: the nearest of {shown.neighbours} training pictures, by pixels, has the row's label")
+    say(console, f"found: the row's own picture is the nearest, by pixels, of {shown.crowd} test pictures")
     say(console, shown.verdict())
-    say(console, f"written: {out}")
 
 
 def _tell(record: TrainingRecord, path: Path, json: str | None, done: str) -> None:
     put_json(json_text({**asdict(record), "path": str(path)}), json)
     console = console_for(json)
     say(console, f"{record.decoder} decoder of {record.encoder} features: {record.rows} rows, seed {record.seed}")
-    say(console, f"{record.steps} steps, loss {record.loss:.5f}; data {record.data[:12]}")
+    taken = f"{record.steps} steps of training" if record.steps else "closed form, no steps of training"
+    say(console, f"{taken}; loss {record.loss:.3g}; hash of the data {record.data[:12]}")
     if record.history:
         way = record.history[:: -(-len(record.history) // CURVE)]
-        say(console, "loss on the way: " + ", ".join(f"{loss:.3f} (step {step})" for step, loss in way))
+        say(console, "loss on the way: " + ", ".join(f"{loss:.3g} (step {step})" for step, loss in way))
     say(console, f"{done} {path}")

@@ -175,7 +175,14 @@ class Decoder(ABC):
         )
         return self
 
-    def decode(self, features: Array, *, generator: np.random.Generator, labels: Array | None = None) -> Pixels:
+    def decode(
+        self,
+        features: Array,
+        *,
+        generator: np.random.Generator,
+        labels: Array | None = None,
+        encoder: str | None = None,
+    ) -> Pixels:
         """Return a picture of each feature vector: N x H x W or N x H x W x 3, from 0 to 1.
 
         Parameters
@@ -186,23 +193,30 @@ class Decoder(ABC):
             Where a decoder's randomness comes from; most have none.
         labels : array of int, optional
             Their recovered classes; only `class-mean` needs them.
+        encoder : str, optional
+            Name of the encoder that the features are of, if it is known: it must be the one in the training record.
 
         Raises
         ------
         InputError
-            If nothing was learnt yet, or the features are of another size or not finite.
+            If nothing was learnt yet, or the features are of another encoder or size, or not finite numbers.
         DataError
             If the tensors are not those that the record tells of.
         """
         record = self.record
         if record is None:
             raise InputError("decoder", "one that was fitted or loaded", f"a fresh {self.name} decoder")
-        features = np.asarray(features, dtype=np.float64)
+        if encoder is not None and encoder != record.encoder:
+            trained = f"{record.encoder}, as in training" if record.encoder else "absent: the record names none"
+            raise InputError("encoder", trained, encoder)
+        features = _numbers("features", features)
         if features.ndim != 2 or features.shape[1] != record.dim:
             raise InputError("features", f"N x {record.dim}, as in training", f"shape {features.shape}")
         if not np.isfinite(features).all():
             raise InputError("features", "finite", "NaN or infinity")
         known = None if labels is None else _labels(labels, len(features))
+        if not len(features):
+            return np.empty((0, *record.shape))
         try:
             pixels = np.clip(self._decode(features, known, generator), 0.0, 1.0)
             return pixels.reshape(len(features), *record.shape).astype(np.float64)
@@ -223,10 +237,10 @@ class DecoderEntry:
 
 
 def _checked(features: Array, images: Array, labels: Array | None) -> Examples:
-    images = np.asarray(images)
+    images = _array("images", images)
     if images.dtype != np.uint8 or not (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3)):
         raise InputError("images", "8-bit, N x H x W or N x H x W x 3", f"{images.dtype} of shape {images.shape}")
-    features = np.asarray(features, dtype=np.float64)
+    features = _numbers("features", features)
     if features.ndim != 2 or len(features) != len(images) or not len(features):
         raise InputError("features", f"one row for each of the {len(images)} images", f"shape {features.shape}")
     if not np.isfinite(features).all():
@@ -237,7 +251,22 @@ def _checked(features: Array, images: Array, labels: Array | None) -> Examples:
 
 
 def _labels(labels: Array, rows: int) -> NDArray[np.intp]:
-    known = np.asarray(labels)
+    known = _array("labels", labels)
     if known.shape != (rows,) or known.dtype.kind not in "iu" or (rows and known.min() < 0):
         raise InputError("labels", f"{rows} integers from 0", f"{known.dtype} of shape {known.shape}")
     return known.astype(np.intp)
+
+
+def _numbers(name: str, values: Array) -> NDArray[np.float64]:
+    """Return real numbers as float64; text is not read as numbers."""
+    found = _array(name, values)
+    if found.dtype.kind not in "biuf":
+        raise InputError(name, "an array of real numbers", f"{found.dtype} of shape {found.shape}")
+    return found.astype(np.float64, copy=False)
+
+
+def _array(name: str, values: Array) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(name, "an array with rows of one length", "rows of different lengths") from error

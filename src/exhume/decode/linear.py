@@ -72,6 +72,9 @@ def fit_linear(features: Array, targets: Array, penalty: float | None = None) ->
 
     standard = Standard.of(features)
     scaled = standard(features)
+    if penalty is None and len(features) == 1:
+        # Nothing is left to judge a penalty by, and no penalty changes the map: it is the one target.
+        penalty = PENALTIES[-1]
     model: Any = (RidgeCV(PENALTIES) if penalty is None else Ridge(penalty)).fit(scaled, targets)
     used = float(model.alpha_) if penalty is None else penalty
     # With a single target scikit-learn drops its axis.

@@ -18,14 +18,10 @@ __all__ = ["training_bar"]
 @contextmanager
 def training_bar(console: Console) -> Iterator[Tick]:
     """Show steps done, images a second, loss and time left while a decoder is trained."""
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} steps"),
-        TextColumn("{task.fields[note]}"),
-    )
+    # No label and a short bar: the note takes 70 of a terminal's 80 columns.
+    columns = (BarColumn(bar_width=8), TextColumn("{task.fields[note]}"))
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task("training", total=None, note="preparing")
+        task = bars.add_task("training", total=None, note="training: preparing")
         began: list[float] = []
 
         def tick(step: TrainingStep) -> None:
@@ -36,7 +32,9 @@ def training_bar(console: Console) -> Iterator[Tick]:
             rate = fresh / (now - began[0]) if fresh > 0 else 0.0
             left = f", {timedelta(seconds=round((step.total - step.done) / rate))} left" if rate else ""
             held_out = "" if step.held_out is None else f", held out {step.held_out:.3f}"
-            note = f"{rate * step.batch:.0f} images/s, loss {step.loss:.3f}{held_out}{left}"
+            note = (
+                f"step {step.done}/{step.total}, {rate * step.batch:.0f} images/s, loss {step.loss:.3f}{held_out}{left}"
+            )
             bars.update(task, completed=step.done, total=step.total, note=note)
 
         yield tick

@@ -120,7 +120,9 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             raise ValueError(f"its format is {metadata['format']}")
         arrays = read_safetensors(content)
         facts = json.loads(header)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as a decoder: {error.strerror or error}") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as a decoder: {error}") from error
     if _digest(arrays, header) != stated:
         raise DataError(f"{path} is damaged: its tensors or record do not have the hash in its header")

@@ -82,6 +82,9 @@ class Scene:
     recovered: Mapping[tuple[str, str], Found]
     """By head precision and recovery."""
 
+    encoder: str
+    """Name of the encoder that all features are of."""
+
     @property
     def exact(self) -> Found:
         """The deleted records' own features."""
@@ -117,7 +120,7 @@ def scene(source: FeatureSource, spec: CellSpec, deleted: Rows, methods: Sequenc
     for precision in PRECISIONS:
         live = cell(source, replace(spec, precision=precision))
         recovered |= {(precision, method): part for method, part in _attacked(live, deleted, methods).items()}
-    return Scene(images, found.train_features, found.train_labels, deleted, own, judge, recovered)
+    return Scene(images, found.train_features, found.train_labels, deleted, own, judge, recovered, source.encoder)
 
 
 def lacks(study: Study) -> str | None:
@@ -152,7 +155,8 @@ def _attacked(live: Campaign, deleted: Rows, methods: Sequence[str]) -> dict[str
 
 def drawn_by(stage: Scene, decoder: Decoder, found: Found, seed: int = 0) -> Pixels:
     """Draw what was found, in the records' shape; the mean of the attacker's own pictures where nothing was."""
-    drawn = decoder.decode(found.features, generator=np.random.default_rng(seed), labels=found.labels)
+    rng = np.random.default_rng(seed)
+    drawn = decoder.decode(found.features, generator=rng, labels=found.labels, encoder=stage.encoder)
     drawn = in_shape(drawn, stage.images.train_images.shape[1:])
     drawn[~found.found] = (stage.images.train_images[stage.own] / 255.0).mean(axis=0)
     return drawn

@@ -1,13 +1,13 @@
 """Figure: pictures of deleted records, drawn by a latent diffusion model that was trained on public images.
 
-The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18`) has seen TinyImageNet and its
-features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200 records
-of other clients (rank-one recovery, IID partition). A sample is one plausible picture, not the record's; the mean of
-eight samples keeps what they share. Beside them stand what the same public images give without diffusion (their mean,
-ridge regression to pixels on the first 5,000, and retrieval: the public picture with the nearest feature) and the mean
-picture of the recovered label, of the attacker's own rows. For MNIST colour pictures are averaged to grey and reduced
-to 28 pixels. A row beats its nulls by a measure if a one-sided sign test on paired records says so at 1% against each
-of mean, class mean and retrieval.
+The model (`exhume decode train diffusion --data tinyimagenet --encoder resnet18 --steps 2600`) has seen TinyImageNet
+and its features, and nothing of the federation. It draws the features that attacker-data probes really recovered of 200
+records of other clients (rank-one recovery, IID partition). A sample is one plausible picture, not the record's; the
+mean of eight samples keeps what they share. Beside them stand what the same public images give without diffusion (their
+mean, ridge regression to pixels on the first 5,000, and retrieval: the public picture with the nearest feature) and the
+mean picture of the recovered label, of the attacker's own rows. For MNIST colour pictures are averaged to grey and
+reduced to 28 pixels. A row beats its nulls by a measure if a one-sided sign test on paired records says so at 1%
+against each of mean, class mean and retrieval.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ from exhume.paper.study import Study
 from exhume.paper.table import PRECISIONS, Results, Table, TableRow
 from exhume.paper.work import Job, Result
 
-__all__ = ["PUBLIC", "TABLES", "PublicDecoding", "weights_file"]
+__all__ = ["PUBLIC", "TABLES", "PublicDecoding", "training", "weights_file"]
 
 PUBLIC = "tinyimagenet"
+STEPS = 2_600
+"""Steps of training of the model behind the published rows."""
+
 SAMPLES = 8
 RIDGE_ROWS = 5_000
 NAMES = {
@@ -65,6 +68,11 @@ NAMES = {
 def weights_file(home: str | Path | None, encoder: str = "resnet18") -> Path:
     """Where `exhume decode train diffusion` leaves the model of an encoder's features."""
     return home_folder(home) / "decoders" / f"diffusion-{PUBLIC}-{encoder}.safetensors"
+
+
+def training(encoder: str = "resnet18") -> str:
+    """Return the command that trains the model of an encoder's features as it was for the published rows."""
+    return f"exhume decode train diffusion --data {PUBLIC} --encoder {encoder} --steps {STEPS}"
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ def _lacks(study: Study) -> str | None:
     if (reason := lacks(study)) is not None:
         return reason
     if not weights_file(study.source.home, study.source.encoder).is_file():
-        return f"needs a model: exhume decode train diffusion --data {PUBLIC} --encoder {study.source.encoder}"
+        return f"needs a model: {training(study.source.encoder)}"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from exhume.decode import available, build
+from exhume.decode import Decoder, available, build
 from exhume.numerics import Matrix, Rows
 
 __all__ = ["LocalReader", "available"]
@@ -29,14 +29,18 @@ class LocalReader:
 
     def __init__(self, features: Matrix, images: NDArray[np.uint8], labels: Rows, encoder: str) -> None:
         self.width = int(np.prod(images.shape[1:]))
+        self._encoder = encoder
         self._decoder = build("mlp").fit(features, images, encoder=encoder)
         self._null = build("class-mean").fit(features, images, labels=labels, encoder=encoder)
 
     def read(self, feature: Matrix) -> Matrix:
         """Return the pixels of one recovered feature vector, from 0 to 1."""
-        return self._decoder.decode(feature[None], generator=np.random.default_rng(0)).reshape(-1)
+        return self._draw(self._decoder, feature)
 
     def null(self, feature: Matrix, label: int) -> Matrix:
         """Return the pixels that the recovered label alone gives."""
-        drawn = self._null.decode(feature[None], generator=np.random.default_rng(0), labels=np.array([label]))
-        return drawn.reshape(-1)
+        return self._draw(self._null, feature, np.array([label]))
+
+    def _draw(self, decoder: Decoder, feature: Matrix, labels: Rows | None = None) -> Matrix:
+        rng = np.random.default_rng(0)
+        return decoder.decode(feature[None], generator=rng, labels=labels, encoder=self._encoder).reshape(-1)
