@@ -18,7 +18,7 @@ from exhume.defence.release._evaluator import DeletionAccount, Tally
 __all__ = ["KEPT", "Accounts", "EventAccount"]
 
 KEPT = 1000
-"""Newest events of a kind that are kept one by one: as many deletions as the service shows at once, 0.3 MB in all."""
+"""Newest events of a kind that are kept one by one: as many deletions as the service shows at once, 0.2 MB in all."""
 
 _KINDS = {False: "additions", True: "deletions"}
 
