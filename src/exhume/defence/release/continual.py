@@ -303,7 +303,9 @@ class ContinualNoise(Rule):
     def _opened(self, occasion: Occasion) -> Epoch | None:
         """Return the first epoch, whose totals hold everything that has come in so far, this occasion's blocks too."""
         ledger, total = occasion.ledger, occasion.ledger.summary
-        if occasion.counts.submissions < self.founding or (self._public is None and total.is_zero):
+        number = occasion.counts.submissions
+        # By the number of messages, which is public: whether others have rows standing is not.
+        if number < self.founding or (self._public is None and not number and total.is_zero):
             return None
         A = total.gram + ledger.gamma * np.eye(ledger.d)
         draws = Draws(self._factorisation, ledger.d, ledger.c)
