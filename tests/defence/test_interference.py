@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,16 @@ from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Bounds, accountants, admission, hardened, interfering, reads_of, release
 from exhume.defence.admission import Duplicates, Replay
 from exhume.defence.interference import READS
-from exhume.defence.release._epoch import solve
+from exhume.defence.release._epoch import Epoch, solve
+from exhume.errors import RefusedError
 from exhume.protocol import Heads, itemise
+from exhume.protocol.grid import snap
 from exhume.protocol.summary import Summary as Sums
 
 D, C, GAMMA, POOL = 5, 3, 1e-3, 12
 RNG = np.random.default_rng(0)
-F, Y = np.abs(RNG.normal(size=(POOL, D))) + 0.1, RNG.integers(0, C, POOL)
+GRID = 2.0**-8
+F, Y = snap(np.abs(RNG.normal(size=(POOL, D))) + 0.1, GRID), RNG.integers(0, C, POOL)
 BOUNDS = Bounds.measure(F, client_rows=20, message_rows=6)
 MODES = {"rows": {}, "messages": {"show_rows": False}, "totals": {"show_rows": False, "keep_totals": True}}
 
@@ -64,9 +68,34 @@ def answers(server, script, others, shown):
     for mine, theirs in zip(script, others, strict=True):
         if theirs is not None:
             server.submit(update_of(theirs[1], shown), theirs[0])
-        receipt = server.submit(update_of(mine, shown), "mallory")
-        told.append((receipt.accepted, receipt.reason, receipt.rule, receipt.head is None))
+        told.append(answer(server, mine, shown))
     return told
+
+
+def answer(server, mine, shown):
+    receipt = server.submit(update_of(mine, shown), "mallory")
+    return receipt.accepted, receipt.reason, receipt.rule, receipt.head is None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is public of a server: when epochs turn, how many found it, its grid, and rows of the operator's."""
+
+    horizon: int = 1000
+    founding: int = 0
+    grid: float | None = None
+    public: bool = False
+
+    def server(self, start=None, **options):
+        ledger = Ledger.zeros(D, C, GAMMA, self.grid) if start is None else Ledger(start, GAMMA, self.grid)
+        given = {"public": (F, Y)} if self.public else {}
+        options = {"rows": 50, "horizon": self.horizon, "founding": self.founding, "key": "42" * 16, **options}
+        return hardened(ledger, bounds=BOUNDS, **given, **options)
+
+
+setups = st.builds(
+    Setup, st.sampled_from([2, 3, 1000]), st.integers(0, 12), st.sampled_from([None, GRID]), st.booleans()
+)
 
 
 @st.composite
@@ -78,18 +107,12 @@ def worlds(draw):
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=60, deadline=None)
-@given(worlds())
-def test_what_others_send_and_delete_changes_nothing_that_a_client_is_told(mode, played):
-    script, one, other = played
-    told = [
-        answers(
-            hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, key="42" * 16, **MODES[mode]),
-            script,
-            others,
-            mode == "rows",
-        )
-        for others in (one, other)
-    ]
+@given(worlds(), st.sampled_from([2, 1000]), st.sampled_from([None, GRID]), st.booleans())
+def test_what_others_send_and_delete_changes_nothing_that_a_client_is_told(mode, played, horizon, grid, public):
+    """Whether and what others send. Nobody waits for founders: how many messages there were is public."""
+    script, *others = played
+    setup = Setup(horizon, 0, grid, public)
+    told = [answers(setup.server(**MODES[mode]), script, theirs, mode == "rows") for theirs in others]
     assert told[0] == told[1]
 
 
@@ -102,33 +125,42 @@ class Others:
     """Whether rows come or go, and how many come."""
 
     def play(self, server, shown):
+        """Send one message before each of mallory's."""
         rng = np.random.default_rng(self.seed)
         standing = []
-        for goes, count in self.steps:
+        for i, (goes, count) in enumerate(self.steps):
             if goes and standing:
-                side = {"delete": standing.pop()}
+                client, rows = standing.pop()
+                side = {"delete": rows}
             else:
                 # Long rows among them: the cap cuts those, and what it cut must be found again when they go.
                 rows = rng.uniform(0.2, 1.0) * np.abs(rng.normal(size=(count, D)))
                 rows *= np.minimum(1.0, BOUNDS.longest / np.linalg.norm(rows, axis=1))[:, None]
-                standing.append((rows, rng.integers(0, C, count)))
-                side = {"add": standing[-1]}
+                # A client each, so that none has more rows than allowed; towards zero, so that none gets longer.
+                rows = rows if server.grid is None else np.trunc(rows / server.grid) * server.grid
+                client = f"bob {i}"
+                standing.append((client, (rows, rng.integers(0, C, count))))
+                side = {"add": standing[-1][1]}
             made = itemise(C, **side)
-            assert server.submit(made if shown else Update(made.add, made.delete), "bob").accepted
+            assert server.submit(made if shown else Update(made.add, made.delete), client).accepted
             yield
 
 
+PUBLIC = {solve.__code__, Epoch.turned.__code__, Epoch.steadied.__code__}
+"""What works on noisy totals alone. That it runs is compared, what it takes is public."""
+
+
 def work_of(call):
-    """Return every function, of Python and of C, that a call runs, in order; noisy totals are public, so is a solve."""
+    """Return every function, of Python and of C, that a call runs, in order; what noisy totals decide is public."""
     found, inside = [], 0
 
     def note(frame, event, arg):
         nonlocal inside
-        solving = event in ("call", "return") and frame.f_code is solve.__code__
-        inside += (event == "call") * solving
+        solving = event in ("call", "return") and frame.f_code in PUBLIC
         if not inside:
             name = frame.f_code.co_qualname if event == "call" else getattr(arg, "__qualname__", "")
             found.append((event, name)) if event in ("call", "c_call") else None
+        inside += (event == "call") * solving
         inside -= (event == "return") * solving
 
     gc.disable()  # it would call back whenever it likes
@@ -141,12 +173,13 @@ def work_of(call):
     return found
 
 
-def work_in(world, script, mode):
+def work_in(world, script, mode, setup):
     """Return the work that each message of a script takes in a world of others, whose rows are in the ledger too."""
-    start = Summary.of(*next(founders(world.seed)), C)
-    options = {"rows": 50, "cap": 0.5, "grows": False, "key": "42" * 16, **MODES[mode]}
-    server, shown = hardened(Ledger(start, GAMMA), bounds=BOUNDS, **options), mode == "rows"
-    server.head()
+    features, labels = next(founders(world.seed))
+    start = Summary.of(snap(features, setup.grid), labels, C)
+    server, shown = setup.server(start, cap=0.5, grows=False, **MODES[mode]), mode == "rows"
+    with suppress(RefusedError):  # while founders come in
+        server.head()
     found = []
     for _, mine in zip(world.play(server, shown), script, strict=True):
         made = update_of(mine, shown)
@@ -169,20 +202,45 @@ def scripts(draw):
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=40, deadline=None)
-@given(scripts())
-def test_what_others_hold_and_delete_changes_nothing_of_the_work_that_a_message_takes(mode, played):
+@given(scripts(), setups)
+def test_what_others_hold_and_delete_changes_nothing_that_a_client_is_told(mode, played, setup):
+    """As many messages in both worlds, all accepted: founders are waited for, and epochs turn, by their number."""
+    script, *others = played
+    told = []
+    for world in others:
+        server = setup.server(**MODES[mode])
+        steps = zip(world.play(server, mode == "rows"), script, strict=True)
+        told.append([answer(server, mine, mode == "rows") for _, mine in steps])
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=40, deadline=None)
+@given(scripts(), setups)
+def test_what_others_hold_and_delete_changes_nothing_of_the_work_that_a_message_takes(mode, played, setup):
     """Time is what work takes: the same calls in the same order, whoever has which records cut, added or gone."""
     script, one, other = played
-    work_in(one, script, mode)  # what is made once and kept is made now
-    assert work_in(one, script, mode) == work_in(other, script, mode)
+    work_in(one, script, mode, setup)  # what is made once and kept is made now
+    assert work_in(one, script, mode, setup) == work_in(other, script, mode, setup)
+
+
+@pytest.mark.parametrize("goes", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_head_goes_out_after_the_founders_whether_or_not_anything_is_left_of_them(mode, goes):
+    """A server with nothing in it once withheld its first head, and told so that everybody had deleted everything."""
+    server, shown = Setup(founding=4, grid=GRID).server(**MODES[mode]), mode == "rows"
+    world = Others(1, [(False, 1), (goes, 1)]).play(server, shown)
+    told = [answer(server, Sent((0,), deletes=i == 1), shown) for i, _ in enumerate(world)]
+    assert told == [(True, None, None, True), (True, None, None, False)]
+    assert np.isfinite(server.head().weights).all()
 
 
 def test_the_work_of_a_cut_record_is_seen():
     """The property can fail: what a client's own cap takes is more work."""
     short, long = ([Sent((0,), deletes=False, scale=scale)] for scale in (0.01, 1.0))
     world = Others(1, [(False, 1)])
-    work_in(world, long, "rows")
-    assert work_in(world, short, "rows") != work_in(world, long, "rows")
+    work_in(world, long, "rows", Setup())
+    assert work_in(world, short, "rows", Setup()) != work_in(world, long, "rows", Setup())
 
 
 def test_the_property_fails_for_rules_that_refuse_by_others_secrets():

@@ -83,6 +83,27 @@ def test_reports(running, rng):
 def test_without_an_accountant_it_says_so(running):
     found = running().op.get("/v1/exposure").json()
     assert found["kept"] is False and "no accountant" in found["words"]
+    assert [(one["kind"], one["events"]) for one in found["accounts"]] == [("additions", 0), ("deletions", 0)]
+
+
+def test_the_newest_accounts_are_shown_and_all_are_counted(running, rng, monkeypatch):
+    from exhume.defence.release import _accounts
+
+    monkeypatch.setattr(_accounts, "KEPT", 2)
+    up = running()
+    post(up.b, add(*rows(rng)), "founder")  # it is in the measure, and in no account
+    for i in range(3):
+        block = rows(rng, 1 + i)
+        post(up.a, add(*block), f"in-{i}")
+        post(up.a, delete(*block), f"out-{i}")
+    found = up.op.get("/v1/deletions").json()
+    assert [one["figures"] is None for one in found] == [False, False, True]  # the latest first
+    assert [one["bounds"] for one in found] == ["record", "record", None]
+    assert found[0]["figures"]["mu_total"] > 0 and found[0]["figures"]["mu_block"] > 0
+    exposure = up.op.get("/v1/exposure").json()
+    assert "3 additions, 3 deletions so far" in exposure["words"]
+    (_, deletions) = exposure["accounts"]
+    assert deletions["events"] == 3 and deletions["mu"] >= found[0]["figures"]["mu_total"]
 
 
 def test_events_bring_decisions(running, rng):

@@ -9,13 +9,14 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from exhume.defence.interference import interfering, reads_of
-from exhume.defence.release import accounts_of, rules_of
+from exhume.defence.release import DeletionAccount, EventAccount, KeepsTallies, accounts_of, rules_of
+from exhume.protocol.server import Server
 from exhume.service.core import FederationService
 from exhume.store import StoredReceipt
 from exhume.store.schema import RECEIPTS
 
-__all__ = ["DecisionRow", "DeletionRow", "ExposureRow", "Exposures", "RuleRow", "decision", "decisions", "deletions"]
-__all__ += ["exposures", "rules", "tells"]
+__all__ = ["AccountRow", "DecisionRow", "DeletionRow", "ExposureRow", "Exposures", "RuleRow", "decision", "decisions"]
+__all__ += ["deletions", "exposures", "rules", "tells"]
 
 _DECIDED = ("seq", "client", "key", "accepted", "number", "serial", "rule", "reason", "at", "deletes", "erased_at")
 
@@ -38,12 +39,23 @@ class ExposureRow(BaseModel):
     meaning: str
 
 
+class AccountRow(BaseModel):
+    """All events of a kind that a release rule has kept account of."""
+
+    rule: str
+    kind: str
+    events: int = Field(description="How many there were in all; the newest are kept one by one.")
+    mu: float | None = Field(description="The largest figure of all; null if infinite.")
+    block: float | None = Field(description="The largest of a whole block.")
+
+
 class Exposures(BaseModel):
     """What each client could know, or why nobody keeps account of it."""
 
     kept: bool
     words: str
     clients: list[ExposureRow]
+    accounts: list[AccountRow] = Field(description="What the release rules have kept account of, in all.")
 
 
 class DeletionRow(BaseModel):
@@ -54,7 +66,10 @@ class DeletionRow(BaseModel):
     number: int
     at: float
     erased_at: float | None
-    figures: dict[str, float | None] | None = Field(description="Gaussian privacy; null where no rule keeps account.")
+    figures: dict[str, float | None] | None = Field(
+        description="Gaussian privacy; null where no rule keeps account, or no longer of this one by itself."
+    )
+    bounds: str | None = Field(description="What mu_total bounds: every record that went, or the block as a whole.")
 
 
 class DecisionRow(BaseModel):
@@ -100,12 +115,27 @@ def tells(service: FederationService) -> list[str]:
 def exposures(service: FederationService) -> Exposures:
     """Return what each enrolled client could know by now."""
     with service.store.paused() as server:
-        if server.accountant is None:
-            words = "no accountant is configured; the release rules keep account of deletions"
-            return Exposures(kept=False, words=words, clients=[])
-        found = [(one.name, server.exposure(one.name)) for one in service.tokens.active()]
+        accounts = _accounts(server)
+        accountant = server.accountant is not None
+        found = [(one.name, server.exposure(one.name)) for one in service.tokens.active()] if accountant else []
     rows = [ExposureRow(client=name, value=one.value, meaning=one.meaning) for name, one in found]
-    return Exposures(kept=True, words="what each client alone could know of the hidden state", clients=rows)
+    words = "what each client alone could know of the hidden state" if accountant else _unaccounted(accounts)
+    return Exposures(kept=accountant, words=words, clients=rows, accounts=accounts)
+
+
+def _accounts(server: Server) -> list[AccountRow]:
+    return [
+        AccountRow(rule=rule.name, kind=kind, events=one.events, mu=_number(one.mu), block=_number(one.block))
+        for rule in rules_of(server.release)
+        if isinstance(rule, KeepsTallies)
+        for kind, one in rule.tallies.items()
+    ]
+
+
+def _unaccounted(accounts: list[AccountRow]) -> str:
+    told = ", ".join(f"{one.events} {one.kind}" for one in accounts)
+    words = "no accountant is configured; the release rules keep account of deletions"
+    return f"{words} ({told} so far; the newest one by one)" if told else words
 
 
 def deletions(service: FederationService, limit: int) -> list[DeletionRow]:
@@ -114,8 +144,8 @@ def deletions(service: FederationService, limit: int) -> list[DeletionRow]:
     with service.store.engine.connect() as connection:
         rows = connection.execute(wanted).all()
     with service.store.paused() as server:
-        kept = [account for rule in accounts_of(server.release) for account in rule.deletions]
-    figures = {(account.number, account.client): account.figures() for account in kept}
+        kept = [rule.deletions for rule in accounts_of(server.release)]
+    accounts = {(account.number, account.client): account for some in kept for account in some}
     return [
         DeletionRow(
             client=row.client,
@@ -123,15 +153,23 @@ def deletions(service: FederationService, limit: int) -> list[DeletionRow]:
             number=row.number,
             at=row.at,
             erased_at=row.erased_at,
-            figures=_finite(figures.get((row.number, row.client))),
+            **_figures(accounts.get((row.number, row.client))),
         )
         for row in rows
     ]
 
 
-def _finite(figures: dict[str, float] | None) -> dict[str, float | None] | None:
-    """Return figures as JSON has them: infinity is null."""
-    return None if figures is None else {name: x if math.isfinite(x) else None for name, x in figures.items()}
+def _figures(account: DeletionAccount | None) -> dict[str, Any]:
+    """Return the figures of a deletion as JSON has them, and what they bound."""
+    if account is None:
+        return {"figures": None, "bounds": None}
+    shown = isinstance(account, EventAccount) and account.rows > 0
+    figures = {name: _number(x) for name, x in account.figures().items()}
+    return {"figures": figures, "bounds": "record" if shown else "block"}
+
+
+def _number(x: float) -> float | None:
+    return x if math.isfinite(x) else None
 
 
 def decisions(service: FederationService, limit: int, before: int | None) -> list[DecisionRow]:

@@ -168,7 +168,7 @@ def signing_key(client: str, seed: int) -> bytes:
 
 def figures_of(server: Server, number: int) -> dict[str, float] | None:
     """Return the privacy figures of one deletion; of several accounts or clients, the worst one's."""
-    found = [d for rule in accounts_of(server.release) for d in rule.deletions if d.number == number]
+    found = [d.as_one() for rule in accounts_of(server.release) for d in rule.deletions if d.number == number]
     return max(found, key=lambda d: d.total).figures() if found else None
 
 

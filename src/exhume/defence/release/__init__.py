@@ -7,7 +7,16 @@ to another package.
 from typing import Any
 
 from exhume.defence.release._base import STAGES, Rule
-from exhume.defence.release._evaluator import DeletionAccount, KeepsAccounts, Masking, accounts_of, mask_of, rules_of
+from exhume.defence.release._evaluator import (
+    DeletionAccount,
+    KeepsAccounts,
+    KeepsTallies,
+    Masking,
+    Tally,
+    accounts_of,
+    mask_of,
+    rules_of,
+)
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._told import Told, noise_of_history
 from exhume.defence.release.chain import Chain
@@ -39,6 +48,7 @@ __all__ = [
     "Heads",
     "IsotropicNoise",
     "KeepsAccounts",
+    "KeepsTallies",
     "LowRank",
     "Masking",
     "MinClients",
@@ -47,6 +57,7 @@ __all__ = [
     "PrivacyBudget",
     "ResponseBudget",
     "Rule",
+    "Tally",
     "Told",
     "TopEigenspace",
     "accounts_of",

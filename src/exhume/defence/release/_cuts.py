@@ -20,13 +20,10 @@ from exhume.numerics import Matrix
 from exhume.protocol.message import Batch
 from exhume.protocol.summary import Summary
 
-__all__ = ["CutStep", "Records"]
+__all__ = ["CutStep", "Records", "record_sizes"]
 
 Shares = dict[bytes, tuple[float, ...]]
 """Shares of the standing records that were cut, by digest: the last one in is the first one out."""
-
-Measured = Callable[[Matrix, Matrix], Matrix]
-"""From the sizes of grams and of moments to mu."""
 
 
 @dataclass(eq=False)
@@ -72,17 +69,19 @@ class Records:
     """records x c: the moment of a record is the product of both."""
     keys: tuple[Callable[[], bytes], ...]
     """Digests, made when asked for."""
+    shown: bool = False
+    """Whether the rows were: else there is at most one record, which is the block."""
 
     @classmethod
     def of(cls, measure: EpochMeasure, block: Summary, batch: Batch | None) -> Records:
         """Return a block, whose rows are known or not; one of rank 1 is a record without."""
         if batch is not None and len(batch.features):
-            white = measure.white(batch.features)
-            sides = np.eye(block.c)[batch.labels] - batch.features @ measure.head
+            white, sides = measure.records(batch)
             rows = zip(batch.features, batch.labels, strict=True)
             keys = tuple(partial(_key, feature, int(label)) for feature, label in rows)
             few = 2 * white.shape[1] <= block.d
-            return cls(NoisedEvent(white @ sides, rows=white) if few else measure.event(block), white, sides, keys)
+            event = NoisedEvent(white @ sides, rows=white) if few else measure.event(block)
+            return cls(event, white, sides, keys, shown=True)
         event = measure.event(block)
         if not event.single or event.rows is None:
             return cls(event, np.zeros((block.d, 0)), np.zeros((0, block.c)), ())
@@ -92,12 +91,11 @@ class Records:
 
     @property
     def sizes(self) -> tuple[Matrix, Matrix]:
-        """The sizes of grams and of moments."""
-        leverage = (self.white**2).sum(axis=0)
-        return leverage, np.sqrt(leverage) * np.linalg.norm(self.sides, axis=1)
+        """The sizes of the grams and of the moments of its records, each alone."""
+        return record_sizes(self.white, self.sides)
 
-    def cut_off(self, cuts: CutStep, cap: float, mu: Measured, *, comes: bool) -> list[NoisedEvent]:
-        """Return what heads are not shown of the block; the shares follow.
+    def shares(self, cuts: CutStep, cap: float, mu: Matrix, *, comes: bool) -> Matrix:
+        """Return what heads are shown of each record; what is remembered of them follows.
 
         Parameters
         ----------
@@ -106,23 +104,45 @@ class Records:
         cap
             Largest mu of a record.
         mu
-            From sizes of grams and of moments to mu.
+            That of each record alone, uncut.
         comes
             Whether the block comes or goes.
         """
-        off: list[NoisedEvent] = []
-        within = np.minimum(1.0, cap / np.maximum(mu(*self.sizes), 1e-300))
+        within = np.minimum(1.0, cap / np.maximum(mu, 1e-300))
         for i, key in enumerate(self.keys):
-            share = float(within[i]) if comes else cuts.taken(key())
-            if comes and share < 1.0:
-                cuts.noted(key(), share)
-            if share < 1.0:
-                off.append(replace(self._record(i), share=1.0 - share))
-        return off
+            if not comes:
+                within[i] = cuts.taken(key())
+            elif within[i] < 1.0:
+                cuts.noted(key(), float(within[i]))
+        return within
+
+    def cut_off(self, shares: Matrix) -> list[NoisedEvent]:
+        """Return what heads are not shown of the block."""
+        return [replace(self._record(i), share=1.0 - float(share)) for i, share in enumerate(shares) if share < 1.0]
+
+    def sizes_together(self, shares: Matrix) -> tuple[float, float]:
+        """Return the sizes of the gram and of the moment of all that heads are shown, as one block."""
+        if not (shares < 1.0).any():
+            return self.event.sizes
+        off = 1.0 - shares
+        moment = self.event.moment - self.white @ (off[:, None] * self.sides)
+        if self.event.rows is self.white:
+            root = self.white * np.sqrt(shares)
+            gram = root.T @ root
+        else:
+            whole = self.event.dense if self.event.rows is None else self.event.rows @ self.event.rows.T
+            gram = (0.0 if whole is None else whole) - (self.white * off) @ self.white.T
+        return float(np.linalg.norm(gram)), float(np.linalg.norm(moment))
 
     def _record(self, i: int) -> NoisedEvent:
         """Return one record as an event of its own."""
         return NoisedEvent(np.outer(self.white[:, i], self.sides[i]), rows=np.asfortranarray(self.white[:, [i]]))
+
+
+def record_sizes(white: Matrix, sides: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the sizes of the gram ``w w'`` and the moment ``w r'`` of each record: ``|w|^2`` and ``|w| |r|``."""
+    leverage = (white**2).sum(axis=0)
+    return leverage, np.sqrt(leverage) * np.linalg.norm(sides, axis=1)
 
 
 def _key(feature: Matrix, label: int) -> bytes:

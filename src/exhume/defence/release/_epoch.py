@@ -19,6 +19,7 @@ from scipy.linalg.lapack import dpftrf, dpftrs, dpotrs, dpstrf, dtrtrs
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._packed import add_products, diagonal, identity, packed, size, unpacked, whole
 from exhume.numerics import Matrix
+from exhume.protocol.message import Batch
 from exhume.protocol.summary import Summary
 
 __all__ = ["FLOOR", "GROWN", "Draws", "Epoch", "EpochMeasure", "NoisedEvent", "Totals", "solve"]
@@ -65,6 +66,10 @@ class EpochMeasure:
         """Return ``B^-1 F'`` of rows F."""
         made, _ = dtrtrs(self.factor, np.asfortranarray(rows.T), lower=1)
         return np.asarray(made)
+
+    def records(self, batch: Batch) -> tuple[Matrix, Matrix]:
+        """Return rows, d x rows, and what multiplies each to make its moment, rows x c."""
+        return self.white(batch.features), np.eye(self.head.shape[1])[batch.labels] - batch.features @ self.head
 
     def event(self, block: Summary) -> NoisedEvent:
         """Return a block in these coordinates."""
@@ -236,6 +241,23 @@ class Epoch:
     draws: Draws
     left: float = 0.0
     """Squared spread of the noise that earlier epochs left on the gram, relative to the measure."""
+
+    def arrays(self) -> dict[str, Matrix]:
+        """Return all of it for a saved state, but horizon and spread, which are numbers."""
+        measure, totals = self.measure, self.totals
+        found = {"factor": np.tril(measure.factor), "head": measure.head, **self.draws.arrays()}
+        return found | {"gram": np.tril(unpacked(totals.gram, len(totals.moment))), "moment": totals.moment}
+
+    @classmethod
+    def restored(cls, horizon: int, left: float, arrays: Mapping[str, Matrix]) -> Epoch:
+        """Return it from a saved state."""
+        d, c = arrays["moment"].shape
+        return cls(
+            EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
+            Totals(packed(arrays["gram"]), np.array(arrays["moment"])),
+            Draws.restored(Factorisation.of(horizon), d, c, arrays),
+            left,
+        )
 
     def steadied(self, gram: Matrix, spread: float) -> Matrix:
         """Return a noisy gram, drawn towards the measure where the noise of many epochs would spread it too far.

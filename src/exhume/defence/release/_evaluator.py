@@ -11,7 +11,7 @@ from exhume.numerics import Matrix
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion, ReleaseRule
 
-__all__ = ["DeletionAccount", "KeepsAccounts", "Masking", "accounts_of", "mask_of", "rules_of"]
+__all__ = ["DeletionAccount", "KeepsAccounts", "KeepsTallies", "Masking", "Tally", "accounts_of", "mask_of", "rules_of"]
 
 
 @runtime_checkable
@@ -48,10 +48,18 @@ class DeletionAccount:
         """The mu of all releases since, for an attacker who knows all other data."""
         return self.mu
 
+    def as_one(self) -> DeletionAccount:
+        """Return the account for whoever asks about all that was deleted, not about each record of it."""
+        return self
+
+    def looks(self) -> dict[str, float]:
+        """Return every mu that has figures, by name: of one release, of the quiet run, of all releases."""
+        return {"release": self.mu, "run": self.in_run, "total": self.total}
+
     def figures(self, delta: float = 1e-5) -> dict[str, float]:
-        """Return the mu, best advantage and epsilon: of one release, of the quiet run, of all releases."""
+        """Return the mu, best advantage and epsilon of each of `looks`."""
         found: dict[str, float] = {}
-        for name, mu in (("release", self.mu), ("run", self.in_run), ("total", self.total)):
+        for name, mu in self.looks().items():
             epsilon = epsilon_of(mu, delta) if math.isfinite(mu) else math.inf
             found |= {f"mu_{name}": mu, f"advantage_{name}": advantage(mu), f"epsilon_{name}": epsilon}
         return found
@@ -63,7 +71,27 @@ class KeepsAccounts(Protocol):
 
     @property
     def deletions(self) -> tuple[DeletionAccount, ...]:
-        """All deletions so far, in order."""
+        """The deletions so far, in order: all, or the newest where the rule keeps no more."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All events of a kind in a few numbers, those too that are no longer kept one by one."""
+
+    events: int = 0
+    mu: float = 0.0
+    """The largest figure of all."""
+    block: float = 0.0
+    """The largest of a whole block."""
+
+
+@runtime_checkable
+class KeepsTallies(Protocol):
+    """A rule that keeps the newest events one by one, and a tally of all."""
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """How many events of each kind there were, by the kind's name."""
 
 
 def rules_of(release: ReleaseRule | None) -> tuple[ReleaseRule, ...]:

@@ -29,26 +29,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from exhume.defence.memory import Memory, client_names
+from exhume.defence.release._accounts import Accounts, EventAccount
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._cuts import CutStep, Records, Shares
+from exhume.defence.release._cuts import CutStep, Records, Shares, record_sizes
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
-from exhume.defence.release._evaluator import DeletionAccount
+from exhume.defence.release._evaluator import Tally
 from exhume.defence.release._factorisation import Factorisation
-from exhume.defence.release._packed import diagonal, packed, unpacked, whole
+from exhume.defence.release._packed import diagonal, packed, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
 from exhume.defence.release._told import Told
 from exhume.errors import InputError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
 from exhume.protocol.ledger import Ledger
-from exhume.protocol.message import message
+from exhume.protocol.message import Batch, message
 from exhume.protocol.rules import Occasion, Undo, keep
 from exhume.protocol.summary import Summary, Update
 
@@ -56,18 +56,6 @@ __all__ = ["ContinualNoise", "EventAccount"]
 
 PURPOSE = "continual_noise"
 """What the draws are seeded with beside key and state: another one would be other noise."""
-
-
-@dataclass(frozen=True)
-class EventAccount(DeletionAccount):
-    """A block that came or went, and what all heads ever released tell of that."""
-
-    deleted: bool = True
-
-    @property
-    def life(self) -> float:
-        """The mu of the whole life of what is in it: its addition and its deletion together."""
-        return math.sqrt(2.0) * self.mu
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +137,7 @@ class ContinualNoise(Rule):
         self._pending: _Step | None = None
         self._memo: _Step | None = None
         self._cuts: Shares = {}
-        self._accounts: list[EventAccount] = []
+        self._accounts = Accounts()
         self._number = self._epochs = 0
 
     def configuration(self) -> dict[str, Any]:
@@ -165,13 +153,22 @@ class ContinualNoise(Rule):
 
     @property
     def accounts(self) -> tuple[EventAccount, ...]:
-        """All blocks that came or went since the first head, in order."""
-        return (*self._accounts, *(() if self._pending is None else self._pending.accounts))
+        """The newest blocks that came or went since the first head, in order: `KEPT` of each kind."""
+        return (*self._accounts.newest(), *self._to_come)
 
     @property
     def deletions(self) -> tuple[EventAccount, ...]:
-        """All deletions, in order."""
-        return tuple(account for account in self.accounts if account.deleted)
+        """The newest deletions, in order."""
+        return (*self._accounts.deletions(), *(account for account in self._to_come if account.deleted))
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """How many events of each kind there were since the first head, and the largest figures of all."""
+        return self._accounts.tallies(self._to_come)
+
+    @property
+    def _to_come(self) -> tuple[EventAccount, ...]:
+        return () if self._pending is None else self._pending.accounts
 
     @property
     def epochs(self) -> int:
@@ -199,20 +196,27 @@ class ContinualNoise(Rule):
 
     def mu(self, event: NoisedEvent) -> float:
         """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
-        return float(self._mu(*map(np.asarray, event.sizes), d=len(event.moment)))
+        return float(self._mu(len(event.moment), *event.sizes))
 
-    def _mu(self, gram: Matrix, moment: Matrix, *, d: int) -> Matrix:
+    def _mu(self, d: int, gram: Matrix | float, moment: Matrix | float) -> Matrix:
         s, tau = self.event_noise(d)
         return np.asarray(self._present.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
 
-    def quote(self, block: Summary) -> float:
-        """Return the mu that a record would have for life, if it were taken in now."""
+    def quote(self, block: Summary | Batch) -> float:
+        """Return the mu that a record would have for life, if it were taken in now: of rows, the largest.
+
+        Of sums it is that of the block as a whole, which is a record's only where it is of one.
+        """
         self._flush()
         if self._epoch is None:
             raise InputError("measure", "fixed, with the first head", "none yet")
-        event = self._epoch.measure.event(block)
-        mu = self.mu(event)
-        return math.sqrt(2.0) * (min(mu, self.cap) if event.single and self.cap is not None else mu)
+        measure, d = self._epoch.measure, self._epoch.draws.d
+        if isinstance(block, Batch):
+            single, mu = True, float(self._mu(d, *record_sizes(*measure.records(block))).max())
+        else:
+            event = measure.event(block)
+            single, mu = event.single, self.mu(event)
+        return math.sqrt(2.0) * (min(mu, self.cap) if single and self.cap is not None else mu)
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -281,7 +285,7 @@ class ContinualNoise(Rule):
             step.epoch.totals.add(block, sign)
         step.epoch.draws.add(step.draw)
         step.cuts.settle()
-        self._accounts.extend(step.accounts)
+        self._accounts.add(step.accounts)
         if step.spent:
             self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d))
             self._epochs += 1
@@ -299,7 +303,9 @@ class ContinualNoise(Rule):
     def _opened(self, occasion: Occasion) -> Epoch | None:
         """Return the first epoch, whose totals hold everything that has come in so far, this occasion's blocks too."""
         ledger, total = occasion.ledger, occasion.ledger.summary
-        if occasion.counts.submissions < self.founding or (self._public is None and total.is_zero):
+        number = occasion.counts.submissions
+        # By the number of messages, which is public: whether others have rows standing is not.
+        if number < self.founding or (self._public is None and not number and total.is_zero):
             return None
         A = total.gram + ledger.gamma * np.eye(ledger.d)
         draws = Draws(self._factorisation, ledger.d, ledger.c)
@@ -317,9 +323,10 @@ class ContinualNoise(Rule):
             for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
                 if block.is_zero or (opened and self._public is None):
                     continue  # founders are in the measure
-                found, mu = self._cut(cuts, epoch, update, block, comes=sign > 0)
+                account = EventAccount(occasion.counts.submissions, client, 0.0, deleted=sign < 0)
+                found, account = self._cut(cuts, epoch, update, block, account)
                 blocks += found
-                accounts.append(EventAccount(occasion.counts.submissions, client, mu, deleted=sign < 0))
+                accounts.append(account)
         if opened:
             blocks, cuts = [], CutStep(self._cuts)  # they are in the totals already, uncut
         draw = self._draw(epoch, blocks) if opened or occasion.updates else None
@@ -333,19 +340,19 @@ class ContinualNoise(Rule):
         return replace(step, head=head, lifted=lifted, spent=grown or epoch.draws.spent)
 
     def _cut(
-        self, cuts: CutStep, epoch: Epoch, update: Update, block: Summary, *, comes: bool
-    ) -> tuple[list[tuple[NoisedEvent, float]], float]:
-        """Return a block within the cap, as events with signs, and its mu; the shares follow."""
-        told = message(update)
+        self, cuts: CutStep, epoch: Epoch, update: Update, block: Summary, account: EventAccount
+    ) -> tuple[list[tuple[NoisedEvent, float]], EventAccount]:
+        """Return a block within the cap, as events with signs, and its account with figures; the shares follow."""
+        told, comes = message(update), not account.deleted
         batch = (told.added if comes else told.deleted) if self.by_rows else None
         records, sign = Records.of(epoch.measure, block, batch), 1.0 if comes else -1.0
-        mu = self.mu(records.event)
-        if self.cap is None:
-            return [(records.event, sign)], mu
-        off = records.cut_off(cuts, self.cap, partial(self._mu, d=block.d), comes=comes)
-        if off and records.event.single:
-            mu *= 1.0 - off[0].share
-        return [(records.event, sign), *((part, -sign) for part in off)], mu
+        single = self._mu(block.d, *records.sizes)
+        shares = np.ones_like(single) if self.cap is None else records.shares(cuts, self.cap, single, comes=comes)
+        mu = together = float(self._mu(block.d, *records.sizes_together(shares)))
+        if records.shown:
+            mu = float((shares * single).max())
+        found = [(records.event, sign), *((part, -sign) for part in records.cut_off(shares))]
+        return found, replace(account, mu=mu, block=together, rows=len(single) if records.shown else 0)
 
     def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
@@ -367,22 +374,18 @@ class ContinualNoise(Rule):
     def remembered(self) -> Memory:
         """Return the epoch, its draws, the account and the key. Whoever has them can take the noise off again."""
         self._flush()
-        client_names(account.client for account in self._accounts)
+        client_names(account.client for account in self._accounts.newest())
         values = {
             "key": self._key.hex(),
             "number": self._number,
             "epochs": self._epochs,
             "epoch": {"horizon": self._present.horizon, "left": 0.0 if self._epoch is None else self._epoch.left},
             "cuts": {key.hex(): list(shares) for key, shares in self._cuts.items()},
-            "accounts": [asdict(account) for account in self._accounts],
+            **self._accounts.values(),
         }
-        arrays: dict[str, Matrix] = {}
+        arrays: dict[str, Matrix] = {} if self._epoch is None else self._epoch.arrays()
         if self._public is not None:
             arrays |= {"public.gram": self._public.gram, "public.moment": self._public.moment}
-        if self._epoch is not None:
-            measure, totals = self._epoch.measure, self._epoch.totals
-            arrays |= {"factor": np.tril(measure.factor), "head": measure.head, **self._epoch.draws.arrays()}
-            arrays |= {"gram": np.tril(unpacked(totals.gram, len(totals.moment))), "moment": totals.moment}
         return Memory(values, arrays)
 
     def restore(self, memory: Memory) -> None:
@@ -393,15 +396,10 @@ class ContinualNoise(Rule):
         if "public.gram" in arrays:
             public = Summary.kept(arrays["public.gram"], arrays["public.moment"])
         if "factor" in arrays:
-            d, c = arrays["moment"].shape
-            epoch = Epoch(
-                EpochMeasure(np.asfortranarray(arrays["factor"]), np.array(arrays["head"])),
-                Totals(packed(arrays["gram"]), np.array(arrays["moment"])),
-                Draws.restored(Factorisation.of(int(present["horizon"])), d, c, arrays),
-                float(present["left"]),
-            )
+            epoch = Epoch.restored(int(present["horizon"]), float(present["left"]), arrays)
+        accounts = Accounts.restored(values)
         self._key, self._public, self._epoch = as_key(str(values["key"])), public, epoch
-        self._accounts = [EventAccount(**account) for account in values["accounts"]]
+        self._accounts = accounts
         self._cuts = {bytes.fromhex(key): tuple(shares) for key, shares in values["cuts"].items()}
         self._number, self._epochs = int(values["number"]), int(values["epochs"])
         self._pending = self._memo = None

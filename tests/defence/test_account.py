@@ -1,0 +1,158 @@
+"""The account of continual noise: a figure that bounds every record whose row was shown, and a memory with an end."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exhume import Ledger, Server, Summary, Update
+from exhume.defence.admission import Ownership
+from exhume.defence.memory import Memory
+from exhume.defence.release import Chain, ContinualNoise, EventAccount, Heads, Tally, _accounts
+from exhume.defence.release._accounts import KEPT, Accounts
+from exhume.defence.release._packed import whole
+from exhume.protocol import Batch, itemise
+from exhume.simulate.rules import figures_of
+
+D, C, GAMMA, KEY = 6, 3, 1e-2, "42" * 16
+RNG = np.random.default_rng(5)
+F, Y = np.abs(RNG.normal(size=(300, D))), RNG.integers(0, C, 300)
+
+
+def served(**options):
+    """Return a server that is shown rows, with a head out, and its rule."""
+    rule = ContinualNoise(0.2, grows=False, key=KEY, **{"by_rows": True, **options})
+    admission = [Ownership(D, C, show_rows=True)] if rule.by_rows else []
+    server = Server(Ledger(Summary.of(F, Y, C), GAMMA), admission=admission, release=Chain([rule, Heads()]))
+    server.head()
+    return server, rule
+
+
+def slack(rule):
+    """Return how far two ways to whiten a row can be apart: a triangular solve is d eps cond(B) off, a mu twice that.
+
+    Four of those: the solve with and without its company, and what is whitened, in two ways.
+    """
+    factor = np.tril(rule.told().measure.factor)
+    return 8 * D * np.finfo(float).eps * np.linalg.cond(factor)
+
+
+@st.composite
+def batches(draw):
+    n = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    signs = np.array(draw(st.lists(st.sampled_from([1.0, -1.0]), min_size=n, max_size=n)))
+    scales = np.array(draw(st.lists(st.sampled_from([0.1, 1.0, 8.0]), min_size=n, max_size=n)))
+    same = draw(st.booleans())
+    features = np.abs(rng.normal(size=(1 if same else n, D))) * (signs * scales)[:, None]
+    return features, rng.integers(0, C, n)
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.sampled_from([None, 0.5, 4.0]))
+def test_the_figure_of_shown_rows_bounds_each_record_in_them(batch, cap):
+    server, rule = served(cap=cap)
+    alone = [Batch(batch[0][[i]], batch[1][[i]]) for i in range(len(batch[1]))]
+    quotes = [rule.quote(one) for one in alone]
+    within = 1 + slack(rule)
+    for one, quote in zip(alone, quotes, strict=True):
+        assert quote == pytest.approx(rule.quote(Summary.of(one.features, one.labels, C)), rel=within - 1)
+    assert rule.quote(Batch(*batch)) == pytest.approx(max(quotes), rel=within - 1)
+    for side in ({"add": batch}, {"delete": batch}):
+        assert server.submit(itemise(C, **side), "a").accepted
+        account = rule.accounts[-1]
+        assert all(account.life * within >= quote for quote in quotes)
+        assert account.life == pytest.approx(max(quotes), rel=within - 1) and account.rows == len(alone)
+        assert cap is None or account.mu <= cap * within
+
+
+def cancelling():
+    """Return two records whose moments cancel but for what a head predicts of them: one feature, once turned round."""
+    return np.array([F[0], -F[0]]), np.array([1, 1])
+
+
+def test_of_sums_the_figure_is_the_blocks_and_can_lie_below_a_records():
+    (asks, shown), (trusts, summed) = served(), served(by_rows=False)
+    update = itemise(C, add=cancelling())
+    assert asks.submit(update, "a").accepted and trusts.submit(Update(update.add, update.delete), "a").accepted
+    rows, sums = shown.accounts[-1], summed.accounts[-1]
+    assert sums.mu == sums.together == pytest.approx(rows.block, rel=slack(shown)) and sums.rows == 0
+    assert rows.mu > 1.4 * sums.mu  # a record in it is told of more than the block
+    assert rows.figures()["mu_block"] == rows.block and rows.figures()["mu_total"] == rows.mu
+
+
+def test_who_asks_about_all_that_went_gets_the_larger_figure():
+    server, rule = served()
+    for batch in (cancelling(), (F[:5], Y[:5])):
+        server.submit(itemise(C, add=batch), "a")
+        number = server.submit(itemise(C, delete=batch), "a").number
+        account = rule.deletions[-1]
+        assert figures_of(server, number)["mu_total"] == max(account.mu, account.block)
+    assert account.block > account.mu  # several records that do not cancel tell more together
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_the_figure_of_the_block_is_of_what_heads_are_shown_of_it(n):
+    """Half of d rows and more, some of them cut: the totals themselves say what came."""
+    _, free = served()
+    mus = [free.quote(Batch(F[[i]], Y[[i]])) / math.sqrt(2) for i in range(n)]
+    server, rule = served(cap=0.5 * (min(mus) + max(mus)) if n > 1 else 0.5 * mus[0])
+    rule.told()
+    totals = rule._epoch.totals
+    gram, moment = totals.gram.copy(), totals.moment.copy()
+    server.submit(itemise(C, add=(F[:n], Y[:n])), "a")
+    s, tau = rule.event_noise(D)
+    moved = np.linalg.norm(whole(totals.gram - gram, D)) / (math.sqrt(2) * tau)
+    expected = rule._present.sensitivity * math.hypot(moved, np.linalg.norm(totals.moment - moment) / s)
+    assert rule.accounts[-1].block == pytest.approx(expected, rel=1e-9)
+    assert rule._cuts
+
+
+def event(i, deleted):
+    return EventAccount(10**6 + i, "a", 1.0 + i % 7, deleted=deleted, block=2.0 + i % 11, rows=3)
+
+
+def test_a_saved_state_does_not_grow_with_the_history():
+    rule = ContinualNoise(0.2, key=KEY)
+    sizes = []
+    for _ in range(3):
+        rule._accounts.add(event(i, deleted=i % 2 == 1) for i in range(6 * KEPT))
+        sizes.append(len(rule.save()))
+    # Of 3,000 to 9,000 events of a kind no number has a digit more; eight bytes are what the format is aligned to.
+    assert max(sizes) - min(sizes) <= 8
+    assert len(rule.accounts) == 2 * KEPT and len(rule.deletions) == KEPT
+    assert rule.tallies == {"additions": Tally(9 * KEPT, 7.0, 12.0), "deletions": Tally(9 * KEPT, 7.0, 12.0)}
+    again = ContinualNoise(0.2)
+    again.load(rule.save())
+    assert (again.accounts, again.tallies) == (rule.accounts, rule.tallies)
+
+
+def test_the_newest_of_each_kind_stay_and_the_largest_figure_of_all(monkeypatch):
+    monkeypatch.setattr(_accounts, "KEPT", 3)
+    server, rule = served()
+    large = (50 * F[:1], Y[:1])
+    for side in [{"add": large}, {"delete": large}, *({"add": (F[[i]], Y[[i]])} for i in range(5))]:
+        assert server.submit(itemise(C, **side), "a").accepted
+    assert [(account.number, account.deleted) for account in rule.accounts] == [
+        (2, True), (5, False), (6, False), (7, False)
+    ]  # fmt: skip
+    (went,) = rule.deletions
+    tallies = rule.tallies
+    assert (tallies["additions"].events, tallies["deletions"].events) == (6, 1)
+    assert tallies["additions"].mu == pytest.approx(went.mu, rel=1e-9) and went.mu > 10 * rule.accounts[-1].mu
+
+
+def test_states_of_before_still_load():
+    rule = served()[1]
+    found = rule.remembered()
+    values = {name: value for name, value in found.values.items() if name != "tallies"}
+    values["accounts"] = [
+        {"number": i, "client": "a", "mu": float(i), "deleted": i % 2 == 0} for i in range(2 * KEPT + 10)
+    ]
+    rule.restore(Memory(json.loads(json.dumps(values)), found.arrays))
+    assert rule.tallies["deletions"] == Tally(KEPT + 5, 2.0 * KEPT + 8, 2.0 * KEPT + 8)
+    assert len(rule.deletions) == KEPT and rule.deletions[-1].together == rule.deletions[-1].mu
+    assert Accounts.restored(rule.remembered().values).tallies() == rule.tallies
