@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exhume import Ledger, Server, Summary, Update
 from exhume.defence.admission import Ownership
 from exhume.defence.memory import Memory
-from exhume.defence.release import Chain, ContinualNoise, EventAccount, Heads, Tally, _accounts
+from exhume.defence.release import Chain, ContinualNoise, EventAccount, EventTally, Heads, _accounts
 from exhume.defence.release._accounts import KEPT, Accounts
 from exhume.defence.release._packed import whole
 from exhume.protocol import Batch, itemise
@@ -124,7 +124,7 @@ def test_a_saved_state_does_not_grow_with_the_history():
     # Of 3,000 to 9,000 events of a kind no number has a digit more; eight bytes are what the format is aligned to.
     assert max(sizes) - min(sizes) <= 8
     assert len(rule.accounts) == 2 * KEPT and len(rule.deletions) == KEPT
-    assert rule.tallies == {"additions": Tally(9 * KEPT, 7.0, 12.0), "deletions": Tally(9 * KEPT, 7.0, 12.0)}
+    assert rule.tallies == {"additions": EventTally(9 * KEPT, 7.0, 12.0), "deletions": EventTally(9 * KEPT, 7.0, 12.0)}
     again = ContinualNoise(0.2)
     again.load(rule.save())
     assert (again.accounts, again.tallies) == (rule.accounts, rule.tallies)
@@ -153,6 +153,6 @@ def test_states_of_before_still_load():
         {"number": i, "client": "a", "mu": float(i), "deleted": i % 2 == 0} for i in range(2 * KEPT + 10)
     ]
     rule.restore(Memory(json.loads(json.dumps(values)), found.arrays))
-    assert rule.tallies["deletions"] == Tally(KEPT + 5, 2.0 * KEPT + 8, 2.0 * KEPT + 8)
+    assert rule.tallies["deletions"] == EventTally(KEPT + 5, 2.0 * KEPT + 8, 2.0 * KEPT + 8)
     assert len(rule.deletions) == KEPT and rule.deletions[-1].together == rule.deletions[-1].mu
     assert Accounts.restored(rule.remembered().values).tallies() == rule.tallies

@@ -9,10 +9,10 @@ from typing import Any
 from exhume.defence.release._base import STAGES, Rule
 from exhume.defence.release._evaluator import (
     DeletionAccount,
+    EventTally,
     KeepsAccounts,
     KeepsTallies,
     Masking,
-    Tally,
     accounts_of,
     mask_of,
     rules_of,
@@ -43,6 +43,7 @@ __all__ = [
     "DeletionAccount",
     "DeletionMask",
     "EventAccount",
+    "EventTally",
     "EveryKChanges",
     "Factorisation",
     "Heads",
@@ -57,7 +58,6 @@ __all__ = [
     "PrivacyBudget",
     "ResponseBudget",
     "Rule",
-    "Tally",
     "Told",
     "TopEigenspace",
     "accounts_of",

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from typing import Any
 
-from exhume.defence.release._evaluator import DeletionAccount, Tally
+from exhume.defence.release._evaluator import DeletionAccount, EventTally
 
 __all__ = ["KEPT", "Accounts", "EventAccount"]
 
@@ -61,7 +61,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self._kept: dict[bool, deque[tuple[int, EventAccount]]] = {kind: deque(maxlen=KEPT) for kind in _KINDS}
-        self._tallies = dict.fromkeys(_KINDS, Tally())
+        self._tallies = dict.fromkeys(_KINDS, EventTally())
 
     def add(self, accounts: Iterable[EventAccount]) -> None:
         """Take up events, in order and in place."""
@@ -79,7 +79,7 @@ class Accounts:
         """Return the deletions that are kept, in order."""
         return tuple(account for _, account in self._kept[True])
 
-    def tallies(self, pending: Iterable[EventAccount] = ()) -> dict[str, Tally]:
+    def tallies(self, pending: Iterable[EventAccount] = ()) -> dict[str, EventTally]:
         """Return how many there were of each kind, and the largest figures of all; some that are to come counted in."""
         found = dict(self._tallies)
         for account in pending:
@@ -98,9 +98,9 @@ class Accounts:
         made.add(EventAccount(**account) for account in values["accounts"])
         for kind, name in _KINDS.items():
             if name in values.get("tallies", {}):
-                made._tallies[kind] = Tally(**values["tallies"][name])
+                made._tallies[kind] = EventTally(**values["tallies"][name])
         return made
 
 
-def _with(tally: Tally, account: EventAccount) -> Tally:
-    return Tally(tally.events + 1, max(tally.mu, account.mu), max(tally.block, account.together))
+def _with(tally: EventTally, account: EventAccount) -> EventTally:
+    return EventTally(tally.events + 1, max(tally.mu, account.mu), max(tally.block, account.together))

@@ -11,7 +11,16 @@ from exhume.numerics import Matrix
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Occasion, ReleaseRule
 
-__all__ = ["DeletionAccount", "KeepsAccounts", "KeepsTallies", "Masking", "Tally", "accounts_of", "mask_of", "rules_of"]
+__all__ = [
+    "DeletionAccount",
+    "EventTally",
+    "KeepsAccounts",
+    "KeepsTallies",
+    "Masking",
+    "accounts_of",
+    "mask_of",
+    "rules_of",
+]
 
 
 @runtime_checkable
@@ -75,7 +84,7 @@ class KeepsAccounts(Protocol):
 
 
 @dataclass(frozen=True)
-class Tally:
+class EventTally:
     """All events of a kind in a few numbers, those too that are no longer kept one by one."""
 
     events: int = 0
@@ -90,7 +99,7 @@ class KeepsTallies(Protocol):
     """A rule that keeps the newest events one by one, and a tally of all."""
 
     @property
-    def tallies(self) -> dict[str, Tally]:
+    def tallies(self) -> dict[str, EventTally]:
         """How many events of each kind there were, by the kind's name."""
 
 

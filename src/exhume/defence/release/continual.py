@@ -39,7 +39,7 @@ from exhume.defence.release._accounts import Accounts, EventAccount
 from exhume.defence.release._base import Rule, at_least, positive
 from exhume.defence.release._cuts import CutStep, Records, Shares, record_sizes
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
-from exhume.defence.release._evaluator import Tally
+from exhume.defence.release._evaluator import EventTally
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._packed import diagonal, packed, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
@@ -162,7 +162,7 @@ class ContinualNoise(Rule):
         return (*self._accounts.deletions(), *(account for account in self._to_come if account.deleted))
 
     @property
-    def tallies(self) -> dict[str, Tally]:
+    def tallies(self) -> dict[str, EventTally]:
         """How many events of each kind there were since the first head, and the largest figures of all."""
         return self._accounts.tallies(self._to_come)
 
