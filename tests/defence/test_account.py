@@ -156,3 +156,28 @@ def test_states_of_before_still_load():
     assert rule.tallies["deletions"] == EventTally(KEPT + 5, 2.0 * KEPT + 8, 2.0 * KEPT + 8)
     assert len(rule.deletions) == KEPT and rule.deletions[-1].together == rule.deletions[-1].mu
     assert Accounts.restored(rule.remembered().values).tallies() == rule.tallies
+
+
+def test_an_equal_record_of_another_client_takes_no_share_of_ones_own():
+    """A founder's record is never cut; when it goes, the share of an equal one that came later must stay."""
+    outlier = (np.eye(D)[:1] * 40.0, [1])
+    rule = ContinualNoise(0.2, grows=False, key=KEY, by_rows=True, cap=1.0, founding=1)
+    release = Chain([rule, Heads()])
+    server = Server(Ledger.zeros(D, C, GAMMA), admission=[Ownership(D, C, show_rows=True)], release=release)
+    assert server.submit(itemise(C, add=(np.vstack([F, outlier[0]]), [*Y, 1])), "founder").accepted
+    quoted = rule.quote(Summary.of(*outlier, C))
+    for client, side in (("bob", "add"), ("founder", "delete"), ("bob", "delete")):
+        assert server.submit(itemise(C, **{side: outlier}), client).accepted
+    life = math.hypot(*(account.mu for account in rule.accounts if account.client == "bob"))
+    assert life <= quoted * (1 + slack(rule)) == pytest.approx(math.sqrt(2.0), rel=1e-6)
+    assert rule._cuts == {}  # everything came back
+
+
+def test_shares_of_a_state_that_knew_no_owners_still_come_back():
+    server, rule = served(cap=1.0)
+    outlier = (np.eye(D)[:1] * 40.0, [1])
+    server.submit(itemise(C, add=outlier), "bob")
+    ((key, share),) = rule._cuts.items()
+    rule._cuts = {key[16:]: share}
+    server.submit(itemise(C, delete=outlier), "bob")
+    assert rule._cuts == {} and [a.mu for a in rule.accounts][-1] <= 1.0 + slack(rule)

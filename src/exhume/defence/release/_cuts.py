@@ -2,12 +2,14 @@
 
 Heads are shown a share of a record whose mu is above the cap. The same share must be taken out when it goes, in
 whatever company and epoch: a difference would stay in everybody's heads, and could be made again and again. So the
-share of every standing record that was cut is remembered by a digest of the record. What is done for a message is the
+share of every standing record that was cut is remembered by its owner and a digest of the record: another client's
+equal record has a share of its own. What is done for a message is the
 same whether or not anybody's records were cut, and however many.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,20 +34,28 @@ class CutStep:
 
     shares: Shares
     changed: Shares = field(default_factory=dict)
+    owner: bytes = b""
+    """Whose records come or go."""
+
+    def facing(self, client: str) -> CutStep:
+        """Return the same step, as it is for one client's records."""
+        return replace(self, owner=hashlib.sha256(client.encode("utf-8", "surrogatepass")).digest()[:16])
 
     def _of(self, key: bytes) -> tuple[float, ...]:
         return self.changed.get(key, self.shares.get(key, ()))
 
     def noted(self, key: bytes, share: float) -> None:
         """Remember one record more."""
+        key = self.owner + key
         self.changed[key] = (*self._of(key), share)
 
     def taken(self, key: bytes) -> float:
         """Return the share of a record that goes, and forget it; 1 for one that was not cut."""
-        found = self._of(key)
-        if found:
-            self.changed[key] = found[:-1]
-        return found[-1] if found else 1.0
+        for known in (self.owner + key, key):  # states that were saved earlier know no owners
+            if found := self._of(known):
+                self.changed[known] = found[:-1]
+                return found[-1]
+        return 1.0
 
     def settle(self) -> None:
         """Take the step into the shares, in place."""

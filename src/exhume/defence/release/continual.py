@@ -324,7 +324,7 @@ class ContinualNoise(Rule):
                 if block.is_zero or (opened and self._public is None):
                     continue  # founders are in the measure
                 account = EventAccount(occasion.counts.submissions, client, 0.0, deleted=sign < 0)
-                found, account = self._cut(cuts, epoch, update, block, account)
+                found, account = self._cut(cuts.facing(client), epoch, update, block, account)
                 blocks += found
                 accounts.append(account)
         if opened:
