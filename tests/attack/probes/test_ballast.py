@@ -222,6 +222,22 @@ def test_a_head_that_others_changed_or_that_came_back_is_not_told(others, recwar
     assert not [w for w in recwarn if issubclass(w.category, NoteWarning)]
 
 
+def test_what_the_registry_says_of_standing_is_so():
+    """Whoever decides by the entry decides as the probe itself would."""
+    features, labels = rows()
+    for name, entry in probes.REGISTRY.items():
+        probe = probes.build(name, probes.Resources(D, C, features, labels, np.random.default_rng(0)))
+        assert entry.stands == (probes.ballast_of(probe) is not None), name
+
+
 def test_only_ballast_has_one():
     assert probes.ballast_of(probes.designed(D, C)) is None
     assert np.array_equal(probes.ballast_of(probes.ballast(4, 2, weight=3.0)).gram, 3.0 * np.eye(4))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e9])
+def test_an_audit_asks_with_at_least_the_weight(scale):
+    """As docs/audit.md says: smaller moments would be lost beside the ballast."""
+    features, labels = rows()
+    probe = probes.build("ballast", probes.Resources(D, C, features, labels, np.random.default_rng(0), scale))
+    assert probe.totals[0].max() == max(scale, probe.weight)

@@ -109,5 +109,6 @@ PROBES = (
         "a multiple of the identity, which stays while the attack runs, then made-up matrices as designed",
         _build,
         few_rows=True,
+        stands=True,
     ),
 )

@@ -104,6 +104,8 @@ class ProbeEntry:
         Whether it needs no rows of the attacker's own, so that an operator can point it at a live server.
     few_rows
         Whether a look at some of the attacker's own rows is enough to build it.
+    stands
+        Whether it has a ballast (`ballast_of`), which stands while its state is used: nothing for a live server.
     """
 
     name: str
@@ -111,6 +113,7 @@ class ProbeEntry:
     build: Callable[[Resources], Probe]
     live: bool = False
     few_rows: bool = False
+    stands: bool = False
 
 
 def coordinates_of(probe: Probe) -> Coordinates | None:
