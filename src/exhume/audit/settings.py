@@ -191,7 +191,7 @@ def make_settings(values: Mapping[str, Any], *, live: bool = False) -> Settings:
     try:
         settings = Settings(**known)
     except ValidationError as error:
-        found = first_error(error)
+        found = first_error(error, hides=lambda name: False)  # no option of an audit is a secret, the seed neither
         names = {field: name for name, field in FIELDS.items()}
         where = found.field.split(".")[0]
         raise InputError(names.get(where, where), found.allowed, found.got) from None
