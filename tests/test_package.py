@@ -25,7 +25,18 @@ def test_defences_come_on_first_use_with_all_their_rooms():
     assert out.split() == ["False", "replay"]
 
 
+@pytest.mark.parametrize(("room", "rooms"), [("attack", "strategies"), ("attack", "theory"), ("defence", "admission")])
+def test_rooms_of_a_room_come_on_first_use(room, rooms):
+    code = f"import sys, exhume; print('exhume.{room}' in sys.modules); print(exhume.{room}.{rooms}.__name__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", f"exhume.{room}.{rooms}"]
+
+
 def test_every_public_name_is_there():
+    for name in ex.attack.__all__:
+        assert getattr(ex.attack, name) is not None and name in dir(ex.attack)
+    with pytest.raises(AttributeError, match=r"'exhume\.attack' has no attribute 'nothing'"):
+        _ = ex.attack.nothing
     for name in ex.__all__:
         assert getattr(ex, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

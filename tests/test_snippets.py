@@ -7,7 +7,9 @@ sizes added, which win over what the page says: what is tested is that the comma
 import re
 import shlex
 import subprocess
+import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -114,9 +116,24 @@ def pages_with_snippets():
     return [pytest.param(page, bodies, id=page) for page, bodies in found.items()]
 
 
+@pytest.fixture
+def anew():
+    """Let the package be imported anew: what other tests have imported would hide what a snippet forgot."""
+
+    def ours():
+        return [name for name in sys.modules if name.partition(".")[0] == "exhume"]
+
+    kept = {name: sys.modules.pop(name) for name in ours()}
+    yield
+    for name in ours():
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
 @pytest.mark.parametrize(("page", "bodies"), pages_with_snippets())
-def test_every_snippet_on_a_page_runs(page, bodies, place):
+def test_every_snippet_on_a_page_runs(page, bodies, anew, place):
     names = spoken_of(place)
+    warnings.simplefilter("error", names["ex"].errors.OldNameWarning)
     for body in bodies:
         exec(compile(textwrap.dedent(body), page, "exec"), names)
 

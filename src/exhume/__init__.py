@@ -26,7 +26,7 @@ from exhume.protocol import (
 )
 
 if TYPE_CHECKING:
-    from exhume import advise, audit, data, defence, protocol, sklearn
+    from exhume import advise, attack, audit, data, defence, protocol, sklearn
     from exhume.attack import estimate, probes, recover
     from exhume.attack.session import Attack
     from exhume.defence import hardened, release
@@ -46,6 +46,7 @@ __all__ = [
     "Update",
     "__version__",
     "advise",
+    "attack",
     "audit",
     "data",
     "defence",
@@ -62,6 +63,7 @@ __all__ = [
 _LAZY = {
     "Attack": "exhume.attack.session:Attack",
     "advise": "exhume.advise",
+    "attack": "exhume.attack",
     "audit": "exhume.audit",
     "data": "exhume.data",
     "defence": "exhume.defence",

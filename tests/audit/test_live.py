@@ -114,6 +114,22 @@ def test_it_does_not_start_where_the_head_never_answers():
         audit_live(Silent(), settings())
 
 
+@pytest.mark.parametrize("probe", ["ballast", "designed,ballast", "own-data,ballast"])
+def test_a_probe_with_a_ballast_is_refused_wherever_it_stands(probe):
+    own = server()
+    serial = own.head().serial
+    with pytest.raises(InputError, match=r"probe must be ones that leave nothing standing.*ballast"):
+        audit_live(own.as_target("auditor"), settings(probe=probe))
+    assert own.head().serial == serial
+    with pytest.raises(InputError, match=r"probe must be ones that leave nothing standing.*ballast"):
+        make_settings({"probe": probe}, live=True)
+
+
+def test_many_features_of_a_live_target_choose_no_probe_that_it_refuses():
+    assert make_settings({"dim": 10000}).probe == ("ballast",)
+    assert make_settings({"dim": 10000}, live=True).probe == ("designed", "own-data")
+
+
 def test_it_does_not_start_where_updates_are_refused():
     with pytest.raises(AttackError, match=r"not started.*too large.*as it was"):
         audit_live(Flaky(server().as_target("auditor"), 1, refused), settings())

@@ -74,7 +74,10 @@ def test_refusals_are_an_outcome_of_settings_and_silence_is_not(small):
     for more in ({"attack_refused": {"norm-limit": 3}}, {"attack_withheld": 1}):
         assert conclude_defended(found.model_copy(update=more), findings, cells).severity == "none"
     siege = SiegeRecord(attack="designed", about="", trials=2, guessed=2, labels_correct=0)
-    assert conclude_defended(found.model_copy(update={"sieges": (siege,)}), findings, cells).severity == "none"
+    one = conclude_defended(found.model_copy(update={"sieges": (siege,)}), findings, cells)
+    assert one.severity == "none" and "1 attacker that knows the settings (designed) has 0/2" in one.text
+    two = conclude_defended(found.model_copy(update={"sieges": (siege, siege)}), findings, cells)
+    assert "2 attackers that know the settings: the best (designed) has 0/2" in two.text
 
 
 def test_raw_digits_are_read_in_spite_of_dead_pixels(tmp_path):

@@ -73,3 +73,8 @@ def test_a_wrong_file_is_told_so(tmp_path, text, words):
 def test_a_missing_file_is_told_so(tmp_path):
     with pytest.raises(InputError, match="a TOML file that can be read"):
         from_toml(tmp_path / "none.toml")
+
+
+def test_a_seed_is_no_secret():
+    with pytest.raises(InputError, match="seed must be greater than or equal to 0; got -1"):
+        make_settings({"seed": -1})

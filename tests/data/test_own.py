@@ -103,6 +103,22 @@ def test_no_pickle_is_opened(tmp_path):
         load_features("features", "none", path=tmp_path / "mine.npz")
 
 
+def test_nobody_is_told_to_load_pickles(tmp_path):
+    (tmp_path / "text.npz").write_text("not an archive")
+    np.savez(tmp_path / "objects.npz", features=np.array([{}, {}]), labels=np.arange(2))
+    for name in ("text.npz", "objects.npz"):
+        with pytest.raises(DataError, match="holds no plain arrays") as caught:
+            read_own(tmp_path / name)
+        assert "allow_pickle" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-170, 1e200])
+def test_features_whose_squares_are_beyond_float64_are_refused(tmp_path, size):
+    np.savez(tmp_path / "own.npz", features=np.full((20, 3), -size), labels=np.arange(20) % 2)
+    with pytest.raises(InputError, match=r"features must be numbers of which the largest is from 1e-100 to 1e\+100"):
+        read_own(tmp_path / "own.npz")
+
+
 def test_own_features_need_a_path_and_have_no_images(tmp_path):
     np.savez(tmp_path / "mine.npz", features=X, labels=Y)
     for options in ({}, {"path": tmp_path / "mine.npz", "images": True}):

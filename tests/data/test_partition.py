@@ -82,6 +82,16 @@ def test_bad_input_names_its_field(change, field):
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("rows", "words"), [(1, "rows must be at least 10 for each of 5 clients; got 1"), (19, "rows must")]
+)
+def test_too_few_rows_for_two_clients_are_said_to_be_so(rows, words):
+    with pytest.raises(InputError, match=words):
+        iid(np.zeros(rows, int), 5, 0)
+    with pytest.raises(InputError, match="clients must be at most 2 for 20 rows"):
+        iid(np.zeros(20, int), 5, 0)
+
+
 def test_rank_gate():
     rng = np.random.default_rng(0)
     features = rng.standard_normal((40, 5))

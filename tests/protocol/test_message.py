@@ -82,6 +82,22 @@ def test_attachments_come_over_the_wire_bit_for_bit(sent):
                 assert mine.digest() == theirs.digest()
 
 
+@pytest.mark.parametrize(
+    ("labels", "field"),
+    [([1.5], "labels"), ([np.nan], "labels"), (["a"], "labels"), ([0, 1], "labels"), ([C], "labels")],
+)
+def test_rows_need_labels_that_are_classes(labels, field):
+    for side in ("add", "delete"):
+        with pytest.raises(InputError, match=f"^{field} must be"):
+            itemise(C, **{side: (np.ones((1, 4)), labels)})
+
+
+@pytest.mark.parametrize("features", [np.ones(4), [["a", "b"]], np.full((1, 4), np.nan), np.ones((0, 4))])
+def test_rows_are_rows_of_numbers(features):
+    with pytest.raises(InputError, match=r"^features must be"):
+        itemise(C, add=(features, [0]))
+
+
 def test_a_reader_that_knows_no_attachments_refuses_them_and_reads_plain_updates_as_ever():
     made = itemise(C, add=rows(), delete=rows(3))
     plain = encode_update(Update(made.add, made.delete))

@@ -73,6 +73,10 @@ class Attack:
         self._seen = head
         return head
 
+    def moved(self) -> bool:
+        """Whether the public head is another than the last one seen: after a lost answer, that the message arrived."""
+        return self._seen is not None and not same_broadcast(self._target.head(), self._seen)
+
     def run(self, probe: Probe) -> Transcript:
         """Submit a probe from the present state, listen, and cancel it.
 
@@ -118,7 +122,7 @@ class Attack:
         except RefusedError:
             raise
         except BaseException:
-            if self._seen is not None and not same_broadcast(self._target.head(), self._seen):
+            if self.moved():
                 recorder.sent(update.net)
             raise
         recorder.sent(update.net)

@@ -18,7 +18,7 @@ from exhume.audit.foretelling import Reading, read_state, unseen
 from exhume.audit.live_deletion import Owner, play_deletion
 from exhume.audit.outstanding import Outstanding
 from exhume.audit.records_live import LiveDeletion, LiveRecord
-from exhume.audit.settings import Settings
+from exhume.audit.settings import Settings, check_live_probes
 from exhume.audit.signals import shielded, stopping
 from exhume.audit.undoing import UndoingTarget
 from exhume.audit.work import rank_curve
@@ -43,6 +43,7 @@ def audit_live(target: Target, settings: Settings, name: str = "target", owner: 
     AttackError
         If a dry run shows that probes could not be undone, or the probes could not be taken back at the end.
     """
+    check_live_probes(settings)
     with stopping():
         if owner is None:
             return _audited(target, settings, name, None, None)
@@ -164,9 +165,6 @@ class _Session:
         able = [n for n, entry in probes.REGISTRY.items() if entry.live or len(own[0])]
         if name not in able:
             raise InputError("probe", f"{' or '.join(able)} for a live target without --features", name)
-
-        if name == "ballast":
-            raise InputError("probe", "one that changes no gram for long, on a live target", name)
 
         def build(scale: float) -> Probe:
             rng = np.random.default_rng(self.settings.seed)

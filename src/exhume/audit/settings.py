@@ -29,6 +29,7 @@ __all__ = [
     "KINDS",
     "WORSE",
     "Settings",
+    "check_live_probes",
     "from_toml",
     "make_settings",
 ]
@@ -184,17 +185,27 @@ def make_settings(values: Mapping[str, Any], *, live: bool = False) -> Settings:
         known.setdefault("data", sets.OWN)
     if known.get("data") == sets.OWN:
         known.setdefault("encoder", "none")
-    if isinstance(dim := known.get("dim"), int) and dim >= LEAN_FROM and known.get("defence") is None:
+    if isinstance(dim := known.get("dim"), int) and dim >= LEAN_FROM and known.get("defence") is None and not live:
         for name, value in LEAN.items():
             known.setdefault(name, value)
     try:
         settings = Settings(**known)
     except ValidationError as error:
-        found = first_error(error)
+        found = first_error(error, hides=lambda name: False)  # no option of an audit is a secret, the seed neither
         names = {field: name for name, field in FIELDS.items()}
         where = found.field.split(".")[0]
         raise InputError(names.get(where, where), found.allowed, found.got) from None
-    return _checked(settings)
+    settings = _checked(settings)
+    if live:
+        check_live_probes(settings)
+    return settings
+
+
+def check_live_probes(settings: Settings) -> None:
+    """Refuse probes that would ruin the head of a live server while they are used, wherever they stand in the list."""
+    for name in settings.probe:
+        if probes.REGISTRY[name].stands:
+            raise InputError("probe", "ones that leave nothing standing between their messages, on a live target", name)
 
 
 def from_toml(path: Path) -> dict[str, Any]:

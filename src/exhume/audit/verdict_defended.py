@@ -149,10 +149,9 @@ def _sieges(found: DefenceRecord) -> list[str]:
     if best is None:
         return [found.caveat]
     off = "" if best.relerr_feature is None else f" (features off by {quantity(best.relerr_feature)})"
-    return [
-        f"{len(found.sieges)} attackers that know the settings: the best ({best.attack}) has "
-        f"{best.labels_correct}/{best.trials} labels{off} and puts back {best.replays}."
-    ]
+    many = len(found.sieges)
+    who = "1 attacker that knows the settings" if many == 1 else f"{many} attackers that know the settings: the best"
+    return [f"{who} ({best.attack}) has {best.labels_correct}/{best.trials} labels{off} and puts back {best.replays}."]
 
 
 def best_siege(found: DefenceRecord) -> SiegeRecord | None:

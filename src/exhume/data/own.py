@@ -26,6 +26,9 @@ LABEL_COLUMNS = ("label", "labels", "class", "target", "y")
 MOST_NAMED = 6
 """Classes that a note names."""
 
+LARGEST = 1e100
+"""The largest of all features is at most this, and at least its inverse: sums of squares stay far inside float64."""
+
 Array = NDArray[Any]
 Split = tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]
 
@@ -70,7 +73,12 @@ def _numpy(path: Path) -> Array:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{path} cannot be read: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Return what NumPy says of a file, but not its advice to load pickles, which run whatever they hold."""
+    return "it holds no plain arrays (pickled objects are not loaded)" if "pickle" in str(error) else str(error)
 
 
 def _archive(path: Path) -> dict[str, Array]:
@@ -79,7 +87,7 @@ def _archive(path: Path) -> dict[str, Array]:
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
-            raise DataError(f"{path} cannot be read: {error}") from error
+            raise DataError(f"{path} cannot be read: {_why(error)}") from error
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -168,6 +176,7 @@ def split_arrays(arrays: Mapping[str, Array], path: str, *, mapped: bool = False
     if not all(name in arrays for name in needed):
         raise InputError(f"arrays in {path}", LAYOUTS, ", ".join(sorted(arrays)) or "none")
     features, labels = _checked(arrays[needed[0]], arrays[needed[1]], needed)
+    _check_size(features, needed[0])
     if "test_features" not in arrays:
         classes = _classes([labels], needed[1], mapped)[0]
         test = np.arange(len(labels)) % TEST_EVERY == TEST_EVERY - 1
@@ -193,6 +202,14 @@ def _checked(features: Array, labels: Array, names: tuple[str, str]) -> tuple[ND
     if not np.isfinite(rows).all():
         raise InputError(names[0], "finite", f"{int((~np.isfinite(rows)).sum())} values that are not")
     return rows, _whole(labels, names[1])
+
+
+def _check_size(features: NDArray[np.float64], name: str) -> None:
+    """Refuse rows whose squares are beyond float64, or zero: there is nothing to learn from them."""
+    largest = max(float(features.max()), -float(features.min())) if features.size else 0.0
+    if not 1.0 / LARGEST <= largest <= LARGEST:
+        allowed = f"numbers of which the largest is from {1.0 / LARGEST:g} to {LARGEST:g}: they are squared"
+        raise InputError(name, allowed, f"{largest:g}")
 
 
 def _whole(labels: Array, name: str) -> Array:

@@ -100,6 +100,8 @@ def _check(labels: NDArray[np.integer], clients: int, minimum: int) -> NDArray[n
     if minimum < 0:
         raise InputError("minimum", "at least 0", minimum)
     if clients * minimum > len(labels):
+        if len(labels) < 2 * minimum:
+            raise InputError("rows", f"at least {minimum} for each of {clients} clients", len(labels))
         raise InputError(
             "clients",
             f"at most {len(labels) // minimum} for {len(labels)} rows and at least {minimum} rows each",

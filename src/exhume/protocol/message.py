@@ -110,16 +110,18 @@ def itemise(
     factored: bool | None = None,
 ) -> Message:
     """Return the update of some rows to add and some to delete, with the rows attached; as `Summary.of` makes it."""
-    sides = [
-        None if side is None else Batch(np.asarray(side[0], dtype=np.float64), np.asarray(side[1], dtype=np.intp))
-        for side in (add, delete)
-    ]
+    sides = [None if side is None else _batch(*side, c) for side in (add, delete)]
     known = next((side for side in sides if side is not None), None)
     if known is None:
         raise InputError("add, delete", "rows for at least one of the two", "neither")
     d = known.features.shape[1]
     made = [Summary.zeros(d, c) if s is None else Summary.of(s.features, s.labels, c, factored=factored) for s in sides]
     return Message(made[0], made[1], added=sides[0], deleted=sides[1])
+
+
+def _batch(features: Any, labels: Any, c: int) -> Batch:
+    rows = as_features(features)
+    return Batch(rows, as_labels(labels, len(rows), c))
 
 
 def count(update: Update, added: Sequence[int] = (), deleted: Sequence[int] = ()) -> Message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ __all__ = ["PROBES", "BallastProbe", "ballast", "weight_for"]
 SHARE = 1e-2
 """Ballast over the largest eigenvalue of the attacker's own gram. A smaller one leaves a larger condition number; one
 above everybody's rows would drown their part of the head."""
+
+LARGEST = 1e100
+"""Largest entry of rows that a weight is taken from, and its inverse the smallest: squares stay far inside float64."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,21 +56,43 @@ def ballast(d: int, c: int, *, weight: float, scale: float | None = None) -> Bal
         Size of the moments, as in `designed`; by default the weight, so that the answers are about 1.
     """
     check_sizes(d, c)
-    if not (math.isfinite(weight) and weight > 0):
-        raise InputError("weight", "a finite number above 0", weight)
+    check_scale(weight, "weight")
     size = weight if scale is None else scale
     check_scale(size)
     return BallastProbe("ballast", designed(d, c, scale=size).totals, weight=weight)
 
 
-def weight_for(features: Matrix) -> float:
-    """Return a ballast for a federation of which these rows are a part: a share of their gram's largest eigenvalue."""
-    if not features.any():
-        raise InputError("features", "rows of which some are not zero", f"{len(features)} zero ones")
+def weight_for(features: Any) -> float:
+    """Return a ballast for a federation of which these rows are a part: a share of their gram's largest eigenvalue.
+
+    Raises
+    ------
+    InputError
+        If these are no rows of finite numbers, all are zero, or their squares leave the range of float64.
+    """
+    features = _rows(features)
     if min(features.shape) < 2:
         return SHARE * float(np.square(features).sum())
     small = features @ features.T if len(features) <= features.shape[1] else features.T @ features
     return SHARE * float(largest_eigenvalue(small.__matmul__, len(small)) if len(small) > 2 else np.trace(small))
+
+
+def _rows(features: Any) -> Matrix:
+    try:
+        rows: Matrix = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("features", "rows of numbers", type(features).__name__) from None
+    if rows.ndim != 2:
+        raise InputError("features", "rows: an array of two axes", f"shape {rows.shape}")
+    largest = max(float(rows.max()), -float(rows.min())) if rows.size else 0.0
+    if largest == 0.0:
+        raise InputError("features", "rows of which some are not zero", f"{len(rows)} zero ones")
+    if not math.isfinite(largest):
+        raise InputError("features", "finite", "values that are not")
+    if not 1.0 / LARGEST <= largest <= LARGEST:
+        allowed = f"rows whose largest entry is from {1.0 / LARGEST:g} to {LARGEST:g}: they are squared"
+        raise InputError("features", allowed, f"{largest:g}")
+    return rows
 
 
 def _build(of: Resources) -> Probe:
@@ -83,5 +109,6 @@ PROBES = (
         "a multiple of the identity, which stays while the attack runs, then made-up matrices as designed",
         _build,
         few_rows=True,
+        stands=True,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class ProbeEntry:
         Whether it needs no rows of the attacker's own, so that an operator can point it at a live server.
     few_rows
         Whether a look at some of the attacker's own rows is enough to build it.
+    stands
+        Whether it has a ballast (`ballast_of`), which stands while its state is used: nothing for a live server.
     """
 
     name: str
@@ -111,6 +113,7 @@ class ProbeEntry:
     build: Callable[[Resources], Probe]
     live: bool = False
     few_rows: bool = False
+    stands: bool = False
 
 
 def coordinates_of(probe: Probe) -> Coordinates | None:
@@ -148,16 +151,18 @@ def taking_back(total: Summary) -> Update:
     return moment_update(-total.moment) if total.gram_is_zero else Update.deleting(total)
 
 
-def check_sizes(d: int, c: int) -> None:
+def check_sizes(d: Any, c: Any) -> None:
     """Refuse sizes that no head has."""
-    if d < 1 or c < 1:
-        raise InputError("d, c", "at least 1", (d, c))
+    if not (isinstance(d, int | np.integer) and isinstance(c, int | np.integer) and d >= 1 and c >= 1):
+        raise InputError("d, c", "at least 1, and whole numbers", (d, c))
 
 
-def check_scale(scale: float) -> None:
+def check_scale(scale: Any, field: str = "scale") -> None:
     """Refuse a scale that no probe can have."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError("scale", "a finite number above 0", scale)
+    if isinstance(scale, bool) or not (
+        isinstance(scale, int | float | np.number) and math.isfinite(scale) and scale > 0
+    ):
+        raise InputError(field, "a finite number above 0", repr(scale) if isinstance(scale, str) else scale)
 
 
 def as_mode(mode: str) -> Mode:
