@@ -192,12 +192,13 @@ class Prober:
         if self.watcher is not None and (head := self.federation.head()) is not None:
             self.watcher.heard(head)
 
-    def send_update(self, update: Update) -> Receipt:
-        """Send sums in the attacker's first name: what no rows stand behind."""
+    def send_update(self, update: Update, name: str | None = None) -> Receipt:
+        """Send sums, in the attacker's first name unless one is given: what no rows stand behind."""
+        sender = self.federation.attackers[0] if name is None else name
         try:
-            receipt = self.federation.submit(update, self.federation.attackers[0])
+            receipt = self.federation.submit(update, sender)
         except InputError as error:  # the ledger itself refuses what leaves no head
-            receipt = _impossible(self.federation.attackers[0], error)
+            receipt = _impossible(sender, error)
         self.spent.note(receipt)
         return receipt
 

@@ -49,7 +49,7 @@ class SiegeScore:
     """Test accuracy that the attack took from the public head, in points: right after it or after what honest clients
     then sent, whichever is worse."""
     honest_refused: int = 0
-    """Honest messages that were refused after the attack, of those that were sent to see."""
+    """Honest messages that were refused after the attack, beyond those that are refused without it."""
     messages: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     """The attacker's refused messages, by rule."""
@@ -128,20 +128,13 @@ def besiege(
     dice = f"{attacker.name} {busy} {len(fed.attackers)} {averaged}"
     prober = Prober(fed, np.random.default_rng([seed, zlib.crc32(dice.encode())]), BUSY if busy else 0.0, averaged)
     score = SiegeScore()
-    start = fed.head()
     follow: Follow | None = None
     try:
         follow = attacker.learn(prober)
     except (ExhumeError, np.linalg.LinAlgError) as error:
         _fail(score, error)
     if attacker.aim == "burn":
-        score.trials = 1
-        heads = [start, fed.head()]
-        score.honest_refused = _refused_after(prober, follow, records[:HONEST_AFTER], np.random.default_rng([seed, 6]))
-        heads.append(fed.head())
-        ends = [0.0 if head is None else fed.scenario.accuracy(head.weights) or 0.0 for head in heads]
-        score.damage.append(100 * (ends[0] - min(ends[1:])))
-        _spend(score, prober)
+        _burn(federation, prober, follow, records[:HONEST_AFTER], seed, score)
         return score
     _spend(score, prober)
     for record in records:
@@ -149,10 +142,25 @@ def besiege(
     return score
 
 
+def _burn(
+    federation: Federation, prober: Prober, follow: Follow | None, records: Rows, seed: int, score: SiegeScore
+) -> None:
+    """Score an attack on the head or the service, against the same federation without it."""
+    fed, plain = prober.federation, prober.facing(federation.fork())
+    anyway = _refused_after(plain, None, records, np.random.default_rng([seed, 6]))
+    heads = [federation.head(), fed.head()]
+    refused = _refused_after(prober, follow, records, np.random.default_rng([seed, 6]))
+    heads.append(fed.head())
+    start, *ends = (0.0 if head is None else fed.scenario.accuracy(head.weights) or 0.0 for head in heads)
+    score.trials, score.honest_refused = 1, max(refused - anyway, 0)
+    score.damage.append(100 * (start - min(ends)))
+    _spend(score, prober)
+
+
 def _refused_after(prober: Prober, follow: Follow | None, records: Rows, rng: np.random.Generator) -> int:
     """Return how many messages of honest clients are refused: additions, and the deletion of some records.
 
-    The attacker sees each addition coming, and may act before it.
+    The attacker sees each of them coming, and may act before it.
     """
     fed = prober.federation
     before = fed.service.refused.total()
@@ -161,6 +169,9 @@ def _refused_after(prober: Prober, follow: Follow | None, records: Rows, rng: np
             prober.upcoming = fed.fork().background(deepcopy(rng))
             follow(prober)
         fed.background(rng)
+        if follow is not None:
+            prober.upcoming = np.array([record])
+            follow(prober)
         fed.delete_somehow(int(record))
     return fed.service.refused.total() - before
 

@@ -12,6 +12,7 @@ from exhume.attack import estimate as estimators
 from exhume.attack.block import Block
 from exhume.attack.recover import Recovered
 from exhume.attack.state import State
+from exhume.defence.bounds import Bounds
 from exhume.errors import NotIdentifiedError
 from exhume.numerics import Matrix
 from exhume.protocol.head import Head
@@ -27,6 +28,7 @@ __all__ = [
     "label_of_known",
     "named",
     "public_head",
+    "room_of",
 ]
 
 
@@ -117,3 +119,10 @@ def public_head(prober: Prober, A: Matrix, since: int | None) -> Head:
     if own.is_zero:
         return head
     return Head(head.weights - np.linalg.solve(A, own.moment - own.gram @ head.weights), head.precision)
+
+
+def room_of(prober: Prober, bounds: Bounds) -> int:
+    """Return how many rows one message of the first identity may have, by public bounds and what it has standing."""
+    fed = prober.federation
+    standing = -(-len(fed.scenario.parts[fed.scenario.attacker]) // len(fed.attackers))
+    return max(min(bounds.message_rows, bounds.client_rows - standing), 0)

@@ -1,4 +1,4 @@
-"""An attacker that sends and takes back what honest clients are about to send, so that they are refused."""
+"""An attacker that adds and takes back what honest clients are about to add or delete, so that they are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _wait(prober: Prober) -> Follow:
 
 
 def _front_run(later: Prober) -> None:
-    """Send what comes next, whole and row by row, and take each back."""
+    """Add the rows that come or go next, whole and row by row, and take each back."""
     batch, name = later.upcoming, later.federation.attackers[0]
     for rows in (batch, *batch[:, None]) if len(batch) else ():
         draft = later.adding(rows)

@@ -1,4 +1,4 @@
-"""An attacker that asks refusals: it adds each guess, alone or with a deletion of what it does not own."""
+"""Attackers that ask refusals: they add each guess, alone or with a deletion of what they do not own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from exhume.errors import AttackError
 from exhume.protocol.message import Batch
 from exhume.simulate.attackers._base import Attacker, Follow, Guess, named
 from exhume.simulate.prober import Draft, Prober
@@ -56,15 +57,46 @@ def _widest(prober: Prober, foreign: Batch | None) -> int | None:
     return max(able, key=lambda label: _width(partial(near, label)))
 
 
-def _oracle(prober: Prober) -> Follow:
+def _odd_one(prober: Prober) -> int | None:
+    """Return the label of a known feature that is answered otherwise than all others; None where none is.
+
+    Each is asked once: a rule may know a guess again, at any scale, from the attacker's own asking.
+    """
+    answers = [_asked(prober, None, label, 1.0) for label in range(prober.federation.scenario.classes)]
+    odd = [label for label, answer in enumerate(answers) if answers.count(answer) == 1]
+    return odd[0] if len(odd) == 1 else None
+
+
+def _said(prober: Prober, label: int | None) -> Guess:
+    """Name a label, any where the answers tell none."""
+    return named(prober, int(prober.rng.integers(prober.federation.scenario.classes)) if label is None else label)
+
+
+def _deletions(prober: Prober) -> Follow:
     def follow(later: Prober) -> Guess:
         foreign = Batch(2.0 * later.feature()[None, :], np.array([0]))
-        for deleted in (foreign, None):
-            if (label := _widest(later, deleted)) is not None:
-                return named(later, label)
-        return named(later, int(later.rng.integers(later.federation.scenario.classes)))
+        label = _widest(later, foreign)
+        return _said(later, _widest(later, None) if label is None else label)
 
     return follow
 
 
-ATTACKERS = (Attacker("refusal-oracle", "asks refusals for the label of a known feature", _oracle, aim="label"),)
+def _additions(prober: Prober) -> Follow:
+    def follow(later: Prober) -> Guess:
+        if not later.happens():
+            raise AttackError("the record did not come in")
+        return _said(later, _odd_one(later))
+
+    return follow
+
+
+ATTACKERS = (
+    Attacker("refusal-oracle", "asks refusals for the label of a known feature", _deletions, aim="label"),
+    Attacker(
+        "refusal-oracle-additions",
+        "the same for a record that comes in",
+        _additions,
+        aim="label",
+        event="addition",
+    ),
+)
