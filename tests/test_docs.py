@@ -91,6 +91,13 @@ def test_the_matrix_names_defences_that_are_there():
     assert len(rows) > 90 and set(rows) - set(ATTACKS) <= {*defences(), "hardened+rows"}
 
 
+def test_the_table_of_attacks_has_every_attack_and_no_other():
+    table = TEXTS["docs/advise.md"].split("| attack | what it does |")[1].split("\n\n")[0]
+    named = [name for cell in re.findall(r"^\| ([a-z][a-z, -]*) \|", table, re.M) for name in cell.split(", ")]
+    ours = {name for name, attack in ATTACKS.items() if attack.learn.__module__.startswith("exhume.")}
+    assert len(named) == len(set(named)) and set(named) == ours
+
+
 def test_no_table_has_more_columns_than_a_person_can_follow():
     for page, text in TEXTS.items():
         for line in re.findall(r"^ *\|[-:| ]+\|$", text, flags=re.MULTILINE):

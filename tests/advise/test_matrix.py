@@ -11,10 +11,11 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 from exhume.advise import run as runner
-from exhume.advise.advice import Advised, Needs, recommend, summarise
+from exhume.advise.advice import Advised, Needs, detectable, recommend, summarise
 from exhume.advise.calibrated import honest_blocks, honest_logs
 from exhume.advise.defences import defence, defences
 from exhume.advise.detection import false_positives, power
+from exhume.advise.markdown import costs, table_of_cells
 from exhume.advise.records import HONEST, CellResult, HonestRecord, ScoreRecord
 from exhume.advise.run import Cell, Request, matrix_of, run_matrix
 from exhume.cli.main import app
@@ -224,6 +225,30 @@ def test_what_was_not_seen_says_what_could_have_been_missed(changes, said):
     plain = {"label_rate": 0.2, "label_upper": 0.4, "p_value": 1.0, "p_chance": 1.0, "replay_rate": 0.0}
     values = {field.name: 0.0 for field in fields(Advised)} | plain | {"detectable": 0.47} | changes
     assert Advised(**values).reads_labels() == said
+
+
+def test_every_row_says_which_rate_it_could_have_missed_whatever_was_seen():
+    cells = []
+    for name, trials, labels in (("read", 20, 20), ("clean", 200, 20), ("short", 1, 0)):
+        honest = HonestRecord(
+            accuracy=0.9, accuracy_lost=0.0, staleness=0.0, head_error=0.0,
+            sent=1, refused=0, deletions_asked=1, deletions_served=1,
+        )  # fmt: skip
+        cells.append(CellResult(attack=HONEST, defence=name, honest=honest))
+        cells.append(CellResult(attack="designed", defence=name, score=ScoreRecord(trials=trials, labels=labels)))
+        cells.append(CellResult(attack="burn", defence=name, score=ScoreRecord(trials=1, damage=(1.0,))))
+    rows = summarise(cells, 0.1)
+    title, _, *lines = (line.strip("| ").split(" | ") for line in costs(rows).splitlines())
+    at = title.index("could have missed")
+    assert [line[at] for line in lines] == [
+        f"{detectable(20, 1, 0.1):.0%}",
+        f"{detectable(200, 1, 0.1):.0%}",
+        "anything",
+    ]
+    found = {(x["defence"], x["attack"]): x for x in csv.DictReader(table_of_cells(cells, rows).splitlines())}
+    assert float(found["clean", "designed"]["could_have_missed"]) == pytest.approx(detectable(200, 1, 0.1), abs=1e-3)
+    assert found["short", "designed"]["could_have_missed"] == "anything"
+    assert found["clean", "burn"]["could_have_missed"] == ""
 
 
 def test_advice_is_a_configuration_that_a_server_loads(dealt, tmp_path):

@@ -111,7 +111,7 @@ def _written(
     title = f"{request.data}, {request.encoder}: {_deletions(dealt)} deletions a cell"
     png, svg = draw(rows, chosen, needs, chance, out / "leak_against_cost", title)
     tables, counts = out / "matrix.md", out / "matrix.csv"
-    write_files({tables: f"# {title}\n\n{costs(rows)}", counts: table_of_cells(cells)})
+    write_files({tables: f"# {title}\n\n{costs(rows)}", counts: table_of_cells(cells, rows)})
     paths = {"png": str(png), "svg": str(svg), "tables": str(tables), "cells": str(out / "cells.jsonl")}
     paths |= {"csv": str(counts)}
     if drawn := draw_cells(cells, rows, out / "matrix", title):
