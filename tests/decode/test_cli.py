@@ -44,6 +44,12 @@ def test_train_writes_a_decoder_and_show_reads_it(tmp_path, home):
     assert facts["measures"]["ridge"]["PSNR"] > facts["measures"]["retrieval"]["PSNR"]
 
 
+def test_only_a_diffusion_decoder_can_be_guided(tmp_path, home):
+    run("train", "mean", "--out", tmp_path / "m.safetensors")
+    with pytest.raises(InputError, match="pull must be left out, but for a diffusion decoder; got 0.3 for 'mean'"):
+        run("show", tmp_path / "m.safetensors", "--pull", 0.3)
+
+
 def test_train_names_the_command_that_comes_next_in_one_line(tmp_path, home):
     path = tmp_path / "a folder" / "r.safetensors"
     words = shlex.split(run("train", "mean", "--out", path, "--home", tmp_path / "h").splitlines()[-1])

@@ -290,6 +290,22 @@ def test_guidance_moves_away_from_what_would_be_drawn_untold():
     assert ((far - untold).flatten(1).norm(dim=1) > (plain - untold).flatten(1).norm(dim=1)).all()
 
 
+def test_the_pull_brings_the_picture_nearer_to_the_feature():
+    torch.manual_seed(0)
+    net = build_network(Shape(dim=4, side=1, width=16, groups=4)).eval()
+    wanted = torch.randn(5, 32, 1, 1)
+    told = Condition(torch.zeros(5, 4), torch.zeros(5, 32, 1, 1))
+
+    def mismatch(latents):
+        return (latents - wanted).flatten(1).norm(dim=1)
+
+    noise = torch.randn(5, 32, 1, 1)
+    free, pulled = (
+        sample(net, told, noise, steps=8, guidance=1.0, pull=pull, mismatch=mismatch) for pull in (0.0, 0.3)
+    )
+    assert (mismatch(pulled) < mismatch(free)).all()
+
+
 def test_an_untrained_network_predicts_nothing_and_dropping_hides_the_feature():
     told = Condition(torch.ones(2, 4), torch.ones(2, 32, 1, 1))
     dropped = told.kept(torch.tensor([1.0, 0.0]))

@@ -25,7 +25,7 @@ from exhume.cli._options import (
 from exhume.errors import InputError
 
 if TYPE_CHECKING:
-    from exhume.decode import TrainingRecord
+    from exhume.decode import Decoder, TrainingRecord
     from exhume.decode.show import Shown
 
 __all__ = ["app"]
@@ -135,6 +135,9 @@ def show(
         "decoded.png"
     ),
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of what is drawn.")] = 0,
+    pull: Annotated[
+        float | None, typer.Option(min=0, help="Guide a diffusion decoder by the frozen encoder: 0.3 was measured.")
+    ] = None,
     home: Home = None,
     json: JsonTo = None,
 ) -> None:
@@ -146,6 +149,8 @@ def show(
     check_file("json", json)
     decoder = load(file, encoder=encoder)
     assert decoder.record is not None
+    if pull is not None:
+        _guide(decoder, pull)
     if data is None:
         _tell(decoder.record, file, json, "read from")
         return
@@ -155,6 +160,12 @@ def show(
     put_json(json_text({**facts, "figure": str(out)}), json)
     _tell_measures(shown, console_for(json))
     say(console_for(json), f"written: {out}")
+
+
+def _guide(decoder: Decoder, pull: float) -> None:
+    if decoder.name != "diffusion":
+        raise InputError("pull", "left out, but for a diffusion decoder", f"{pull:g} for '{decoder.name}'")
+    vars(decoder)["pull"] = pull
 
 
 def _tell_measures(shown: Shown, console: Console) -> None:

@@ -17,12 +17,12 @@ from exhume.data.files import digest_of, short
 from exhume.data.home import home_folder
 from exhume.data.sets import sha256_of_arrays
 from exhume.decode._base import Array, Decoder, DecoderEntry, Examples, Learnt, Pixels, Tick
-from exhume.decode._torch import EXTRA, device_of, diffusers, torch
+from exhume.decode._torch import EXTRA, Tensor, device_of, diffusers, torch
 from exhume.decode.images import in_8_bits, in_shape
 from exhume.decode.latent import autoencoder
 from exhume.decode.latent.checkpoint import run
 from exhume.decode.latent.network import WHAT, Condition, Shape, build
-from exhume.decode.latent.sampling import sample
+from exhume.decode.latent.sampling import Mismatch, sample
 from exhume.decode.latent.training import CLAMP, Pairs, TrainingPlan
 from exhume.decode.linear import Linear, Standard, crossed, fit_linear
 from exhume.errors import DataError
@@ -50,6 +50,8 @@ class Diffusion(Decoder):
         Hash of the autoencoder in whose latents it works; another one is refused.
     draw_steps, guidance, samples
         Denoising steps, classifier-free guidance, and how many samples a picture is the mean of.
+    pull : float
+        Above 0, sampling is guided by the frozen ResNet-18; see `exhume.decode.latent.sampling`.
     device, home, checkpoint
         Torch device, home folder, and the file that a training is resumed from.
     as_is : bool
@@ -65,6 +67,7 @@ class Diffusion(Decoder):
     draw_steps: int = 16
     guidance: float = 2.0
     samples: int = 1
+    pull: float = 0.0
     device: str = "cpu"
     home: Path | None = None
     checkpoint: Path | None = None
@@ -148,9 +151,18 @@ class Diffusion(Decoder):
             part = slice(start, start + BATCH)
             put = [module.from_numpy(array[part]).to(device) for array in (told, hints)]
             condition = Condition(put[0], put[1])
+            mismatch = self._mismatch(painter, features[part]) if self.pull > 0 else None
             for noise in noises:
                 start_at = module.from_numpy(noise[part]).to(device)
-                latents = sample(net, condition, start_at, steps=self.draw_steps, guidance=self.guidance)
+                latents = sample(
+                    net,
+                    condition,
+                    start_at,
+                    steps=self.draw_steps,
+                    guidance=self.guidance,
+                    pull=self.pull,
+                    mismatch=mismatch,
+                )
                 with module.inference_mode():
                     drawn = autoencoder.decode(painter, latents).clamp(0, 1)
                 pictures[part] += drawn.permute(0, 2, 3, 1).cpu().numpy() / self.samples
@@ -167,6 +179,11 @@ class Diffusion(Decoder):
         except RuntimeError as error:
             raise DataError(f"the weights are not those of this network: {str(error).splitlines()[0]}") from error
         return net.to(device).eval()
+
+    def _mismatch(self, painter: dict[str, Tensor], features: Array) -> Mismatch:
+        from exhume.decode.latent.mismatch import resnet18_mismatch
+
+        return resnet18_mismatch(painter, features, home_folder(self.home), self.device)
 
 
 def _seen(shape: tuple[int, ...]) -> tuple[int, int, int]:
