@@ -103,6 +103,8 @@ class ServedWorld(World):
     def timed(self, message, client="mallory"):
         body = encode_update(message)
         headers = {"Authorization": f"Bearer {self.tokens[client]}", "Idempotency-Key": str(next(self.keys))}
+        self.link.close()  # a service hangs up on who is idle for long: each message has a connection of its own
+        self.link.connect()
         began = time.perf_counter()
         self.link.request("POST", "/v1/updates", body, headers)
         content = self.link.getresponse().read()

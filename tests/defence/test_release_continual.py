@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.defence import Config, Entry, build, load_server, save_server
+from exhume.defence import Config, Entry, build, hardened_config, load_server, save_server
 from exhume.defence.admission import Ownership
+from exhume.defence.default import OUTLIER
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
 from exhume.defence.release._cuts import Records
 from exhume.defence.release._epoch import FLOOR, Draws, Epoch, EpochMeasure, solve
@@ -505,3 +506,81 @@ def noise_on(rule):
     gram, _ = told.draws.parts(told.draws.noise(), told.s, told.tau)
     factor = np.tril(told.measure.factor)
     return factor @ whole(gram, D) @ factor.T
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 50), st.integers(1, 6), st.floats(1.0, 30.0))
+def test_what_is_quoted_holds_in_every_later_epoch(seed, horizon, longer):
+    """The measure never shrinks and moments stay about the first head: no figure is above the one quoted at first."""
+    rule = ContinualNoise(0.1, horizon=horizon + 1, grows=False, key=KEY)
+    server = server_of(rule)
+    server.submit(Update.adding(one(seed)), "a")
+    records = [one(seed + i) for i in range(1, 6)]
+    quoted = [rule.quote(record) for record in records]
+    for record in records:
+        server.submit(Update.adding(record), "a")
+    features, labels = rows(40, seed + 7)
+    for i in range(20):  # others move the totals and their head, by more than they were
+        server.submit(Update.adding(Summary.of(longer * features[i::20], (labels[i::20] + 1) % C, C)), "b")
+    assert rule.epochs > 2
+    for record, known in zip(records, quoted, strict=True):
+        server.submit(Update.deleting(record), "a")
+        assert rule.deletions[-1].mu <= known / math.sqrt(2.0) * (1.0 + 1e-9)  # the quote is of coming and going
+
+
+def test_a_measure_that_grows_is_about_the_head_of_its_own_epoch():
+    """There a record can tell more when it goes than was quoted: the account says how much, the quote does not."""
+    found = {}
+    for grows in (False, True):
+        rule = ContinualNoise(0.1, horizon=3, grows=grows, key=KEY)
+        server = server_of(rule)
+        server.submit(Update.adding(one(0)), "a")
+        first = rule._epoch.measure.head
+        features, labels = rows(40, 7)
+        for i in range(20):
+            server.submit(Update.adding(Summary.of(features[i::20], (labels[i::20] + 1) % C, C)), "b")
+        found[grows] = np.abs(rule._epoch.measure.head - first).max()
+    assert found[False] == 0.0 < 1e-3 < found[True]
+
+
+class TestOutliers:
+    def test_rows_in_a_measure_are_the_squared_length_of_the_constants_projection(self):
+        features, labels = rows(300)
+        measure = EpochMeasure.of(features.T @ features + 1e-9 * np.eye(D), features.T @ np.eye(C)[labels])
+        fitted = features @ np.linalg.lstsq(features, np.ones(300), rcond=None)[0]
+        assert measure.rows == pytest.approx(fitted @ fitted, rel=1e-6) and measure.rows < 300
+
+    @pytest.mark.parametrize(("times", "cap"), [(4.0, 1e9), (4.0, 1.0), (0.5, 1e9)])
+    def test_the_limit_is_so_many_average_records_and_at_most_the_cap(self, times, cap):
+        rule = ContinualNoise(0.1, cap=cap, outlier=times, by_rows=True, grows=False, key=KEY)
+        server = server_of(rule)
+        server.head()
+        s, tau = rule.event_noise(D)
+        leverage = D / rule._epoch.measure.rows
+        average = Factorisation.of(1000).sensitivity * math.sqrt(leverage**2 / (2 * tau**2) + leverage / s**2)
+        far = np.full((1, D), 1e3)
+        server.submit(itemise(C, add=(far, [0])), "a")
+        assert rule.accounts[-1].mu == pytest.approx(min(cap, times * average), rel=1e-9)
+        server.submit(itemise(C, delete=(far, [0])), "a")
+        assert rule.deletions[-1].mu == pytest.approx(min(cap, times * average), rel=1e-9)
+        np.testing.assert_allclose(rule._epoch.totals.gram, identity(D), atol=1e-9)  # what came has gone
+
+    def test_a_record_within_the_limit_counts_whole_and_is_quoted_so(self):
+        plain, limited = (ContinualNoise(0.1, cap=32.0, outlier=times, by_rows=True, key=KEY) for times in (None, 4.0))
+        features, labels = rows(1, 5)
+        for rule in (plain, limited):
+            server_of(rule).head()
+        far = Batch(1e3 * features, labels)
+        assert limited.quote(Batch(features, labels)) == plain.quote(Batch(features, labels))
+        assert limited.quote(far) < plain.quote(far) == pytest.approx(32.0 * math.sqrt(2.0))
+
+    def test_it_needs_a_cap_and_is_in_the_configuration_only_where_it_is_set(self):
+        with pytest.raises(InputError, match="no cap"):
+            ContinualNoise(0.1, outlier=4.0)
+        assert "outlier" not in ContinualNoise(0.1, cap=3.0).configuration()
+        assert ContinualNoise(0.1, cap=3.0, outlier=2.0).configuration()["outlier"] == 2.0
+
+    def test_the_default_server_has_it_and_one_that_keeps_totals_has_not(self):
+        assert hardened_config(D, rows=400).release[0].options["outlier"] == OUTLIER == 4.0
+        assert "outlier" not in hardened_config(D, rows=400, show_rows=False, keep_totals=True).release[0].options
+        assert "outlier" not in hardened_config(D, rows=400, outlier=None).release[0].options

@@ -19,6 +19,7 @@ from exhume.protocol.summary import Summary
 __all__ = [
     "CAP",
     "HORIZON",
+    "OUTLIER",
     "SIGMA",
     "SPREAD",
     "before_gram",
@@ -54,6 +55,12 @@ What a data set bears depends on its margins. Where there are rows to measure on
 
 CAP = 32.0
 """Default cap on the mu of a single record's coming, and of its going: for outliers, far above an ordinary record's."""
+
+OUTLIER = 4.0
+"""Default limit on a record's mu in those of an average record, where that is less than `CAP`.
+
+Of the records of MNIST, CIFAR-10 and digits fewer than one in a thousand are beyond it (`benchmarks/outliers.py`).
+"""
 
 
 def sigma_for(rows: int, d: int) -> float:
@@ -110,6 +117,7 @@ def hardened_config(
     least_norm: float = 1e-3,
     horizon: int = HORIZON,
     cap: float | None = CAP,
+    outlier: float | None = OUTLIER,
     founding: int = 0,
     grows: bool | None = None,
     public: Summary | None = None,
@@ -141,7 +149,7 @@ def hardened_config(
         any part of what it has (`AlgebraicOwnership`).
     least_norm
         With kept totals, a lower bound on the length of an honest feature vector.
-    horizon, cap, founding, grows, public
+    horizon, cap, outlier, founding, grows, public
         Those of `exhume.defence.release.ContinualNoise`. The measure grows unless founders or public rows stand for
         what is to come. Public totals cannot be written to a file.
     precision
@@ -156,6 +164,8 @@ def hardened_config(
     # Kept totals let a client take back any part: nobody could say which record's share goes.
     kept = None if keep_totals and not show_rows else cap
     options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
+    if kept is not None and outlier is not None:
+        options["outlier"] = outlier
     options["grows"] = grows if grows is not None else founding == 0 and public is None
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
     release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))

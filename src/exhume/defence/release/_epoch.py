@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
@@ -45,6 +45,17 @@ class EpochMeasure:
 
     factor: Matrix
     head: Matrix
+    rows: float = field(init=False)
+    """How many rows it surely stands for: ``|B' W 1|^2``.
+
+    Labels are one-hot, so that ``A W 1`` is the sum of all features, and this the squared length of the constant
+    vector's projection onto them: at most their number, and equal to it where a constant is a sum of features.
+    """
+
+    def __post_init__(self) -> None:
+        # At once, and not by the first message that needs it: whose that is depends on what others sent.
+        total = np.tril(self.factor).T @ self.head.sum(axis=1)
+        object.__setattr__(self, "rows", float(total @ total))
 
     @classmethod
     def of(cls, gram: Matrix, moment: Matrix) -> EpochMeasure:
@@ -282,19 +293,22 @@ class Epoch:
             moment += sign * block.share * block.moment
         return gram, moment
 
-    def turned(self, s: float, tau: float) -> Epoch:
+    def turned(self, s: float, tau: float, *, recentred: bool) -> Epoch:
         """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals.
 
-        It is made for twice as many events, so that whoever spends events turns few epochs.
+        It is made for twice as many events, so that whoever spends events turns few epochs. Where it is ``recentred``,
+        moments are about the present public head from now on; else about the same head as before, so that no record's
+        figure is larger in it than in this one.
         """
         noisy, moment = self.noisy(s, tau)
         gram, old, f = whole(noisy, self.draws.d), self.measure, self.draws.factorisation
         spread = 2.0 * math.sqrt(len(gram)) * tau * f.growth(self.draws.events)
-        steady = self.steadied(noisy, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
-        left = self.left + spread**2
-        solved, _ = solve(steady.copy(), moment, lambda: steady)
-        measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
-        moment = moment - gram @ solved
+        left, measure = self.left + spread**2, old
+        if recentred:
+            steady = self.steadied(noisy, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
+            solved, _ = solve(steady.copy(), moment, lambda: steady)
+            measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
+            moment = moment - gram @ solved
         if float(np.trace(gram)) >= GROWN * len(gram):
             left /= (float(np.trace(gram)) / len(gram)) ** 2
             values, vectors = eigh(gram)

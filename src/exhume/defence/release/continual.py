@@ -91,6 +91,9 @@ class ContinualNoise(Rule):
     cap
         Largest mu of a single record's coming, and of its going; none by default. It needs an ownership rule: what goes
         must be what came.
+    outlier
+        How many times the mu of an average record of the measure a record may have, where that is below the cap; no
+        such limit by default. It needs a cap.
     by_rows
         Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message of
         one record is, which must go as it came (`WholeMessages`).
@@ -118,6 +121,7 @@ class ContinualNoise(Rule):
         spread: float = 0.7,
         horizon: int = 1000,
         cap: float | None = None,
+        outlier: float | None = None,
         by_rows: bool = False,
         grows: bool = True,
         founding: int = 0,
@@ -129,6 +133,9 @@ class ContinualNoise(Rule):
             raise InputError("spread", "above 0 and below 0.8", spread)
         self.spread, self.horizon = float(spread), at_least("horizon", horizon, 2)
         self.cap = None if cap is None else positive("cap", cap)
+        self.outlier = None if outlier is None else positive("outlier", outlier)
+        if cap is None and outlier is not None:
+            raise InputError("outlier", "left out where there is no cap", outlier)
         self.by_rows, self.grows, self.founding = bool(by_rows), bool(grows), at_least("founding", founding, 0)
         self._public = public
         self._factorisation = Factorisation.of(self.horizon)
@@ -142,9 +149,9 @@ class ContinualNoise(Rule):
 
     def configuration(self) -> dict[str, Any]:
         """Return the constructor's arguments but the key and the public totals, which are kept with the state."""
-        return {
-            name: getattr(self, name) for name in ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
-        }
+        names = ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
+        # Left out where there is none: states that were saved before it was there are of the same configuration.
+        return {name: getattr(self, name) for name in (*names, *(("outlier",) if self.outlier else ()))}
 
     @property
     def makes_heads(self) -> bool:
@@ -202,6 +209,15 @@ class ContinualNoise(Rule):
         s, tau = self.event_noise(d)
         return np.asarray(self._present.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
 
+    def _cap_in(self, measure: EpochMeasure) -> float:
+        """Return the largest mu that a record may have: the cap, or less where an average record has far less."""
+        if self.cap is None or self.outlier is None:
+            return math.inf if self.cap is None else self.cap
+        d = len(measure.head)
+        leverage = d / max(measure.rows, 1.0)
+        # What an average record adds: a leverage of d / rows, and a label that the head knows nothing of.
+        return min(self.cap, self.outlier * float(self._mu(d, leverage, math.sqrt(leverage))))
+
     def quote(self, block: Summary | Batch) -> float:
         """Return the mu that a record would have for life, if it were taken in now: of rows, the largest.
 
@@ -216,7 +232,7 @@ class ContinualNoise(Rule):
         else:
             event = measure.event(block)
             single, mu = event.single, self.mu(event)
-        return math.sqrt(2.0) * (min(mu, self.cap) if single and self.cap is not None else mu)
+        return math.sqrt(2.0) * (min(mu, self._cap_in(measure)) if single else mu)
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -287,7 +303,7 @@ class ContinualNoise(Rule):
         step.cuts.settle()
         self._accounts.add(step.accounts)
         if step.spent:
-            self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d))
+            self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d), recentred=self.grows)
             self._epochs += 1
 
     def _after(self, occasion: Occasion) -> _Step | None:
@@ -347,7 +363,8 @@ class ContinualNoise(Rule):
         batch = (told.added if comes else told.deleted) if self.by_rows else None
         records, sign = Records.of(epoch.measure, block, batch), 1.0 if comes else -1.0
         single = self._mu(block.d, *records.sizes)
-        shares = np.ones_like(single) if self.cap is None else records.shares(cuts, self.cap, single, comes=comes)
+        cap = self._cap_in(epoch.measure)
+        shares = np.ones_like(single) if math.isinf(cap) else records.shares(cuts, cap, single, comes=comes)
         mu = together = float(self._mu(block.d, *records.sizes_together(shares)))
         if records.shown:
             mu = float((shares * single).max())
