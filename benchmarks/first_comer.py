@@ -1,8 +1,9 @@
 """What a client that comes before everybody else does to the hardened server's heads, on digits.
 
 The noise is shaped by a public measure. Where the operator gives public rows it is theirs; where not, it is what the
-first submissions bring (`founding`), or what came so far. Rows of next to no length that come first make a measure of
-next to nothing: ordinary records are then cut at the cap. Accuracy is the mean over heads after all honest rows.
+first submissions bring (`founding`), or what came so far, which the operator must say (`grows`). Rows of next to no
+length that come first make a measure of next to nothing: ordinary records are then cut at the cap. Accuracy is the mean
+over heads after all honest rows.
 
     python benchmarks/first_comer.py [--dim 128] [--heads 40]
 """
@@ -16,7 +17,7 @@ import exhume as ex
 from exhume.data import load_features
 
 MESSAGES, LENGTH, PUBLIC = 15, 1e-3, 300
-SETTINGS = {"nothing": {}, "founding = 15": {"founding": MESSAGES}, "public rows": {}}
+SETTINGS = {"nothing": {"grows": True}, "founding = 15": {"founding": MESSAGES}, "public rows": {}}
 
 
 def accuracy(found, name, first, heads):

@@ -101,7 +101,14 @@ def spoken_of(place):
     full = ledger.copy()
     full.apply(ex.Update.adding(ex.Summary.of(features, labels, c)))
     names = {"np": np, "ex": ex, "exhume": ex, "release": release, "d": d, "c": c, "features": features}
-    names |= {"labels": labels, "my_features": features, "honest_features": features, "ledger": full, "server": server}
+    names |= {
+        "labels": labels,
+        "my_features": features,
+        "my_labels": labels,
+        "honest_features": features,
+        "ledger": full,
+        "server": server,
+    }
     names |= {"honest_blocks": [ex.Summary.of(features[i::9], labels[i::9], c) for i in range(9)]}
     names |= {"target": server.as_target("mallory"), "path": place / "decoder.safetensors", "key": b"k" * 32}
     names |= {"key_a": b"a" * 32, "key_b": b"b" * 32, "update": ex.Update.adding(ex.Summary.zeros(d, c))}

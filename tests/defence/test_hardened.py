@@ -32,10 +32,21 @@ class Crowd:
         return Ledger(self.total, GAMMA)
 
 
+def test_an_empty_ledger_asks_whose_rows_shape_the_noise():
+    """Whoever comes first could else ruin everybody's heads (`benchmarks/first_comer.py`)."""
+    crowd = Crowd(50)
+    bounds, given = Bounds.measure(crowd.F, client_rows=200), {"rows": 400}
+    with pytest.raises(InputError, match=r"public=\(features, labels\).*founding=N.*neither"):
+        hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given)
+    for choice in ({"public": (crowd.F, crowd.y)}, {"founding": 3}, {"grows": True}):
+        hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given, **choice)
+    hardened(crowd.ledger(), bounds=bounds, **given)  # it holds rows: they are the measure
+
+
 def test_honest_additions_and_deletions_are_all_served():
     crowd, rng = Crowd(400), np.random.default_rng(1)
     bounds = Bounds.measure(crowd.F, client_rows=200)
-    server = ex.hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, rows=400)
+    server = ex.hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, rows=400, grows=True)
     clients = [Client(server, f"client{k}", show_rows=True) for k in range(4)]
     parts = np.array_split(rng.permutation(400), 4)
     for client, rows in zip(clients, parts, strict=True):

@@ -88,7 +88,7 @@ class Setup:
 
     def server(self, start=None, **options):
         ledger = Ledger.zeros(D, C, GAMMA, self.grid) if start is None else Ledger(start, GAMMA, self.grid)
-        given = {"public": (F, Y)} if self.public else {}
+        given = {"public": (F, Y)} if self.public else {} if self.founding else {"grows": True}
         options = {"rows": 50, "horizon": self.horizon, "founding": self.founding, "key": "42" * 16, **options}
         return hardened(ledger, bounds=BOUNDS, **given, **options)
 
@@ -256,7 +256,7 @@ def test_the_property_fails_for_rules_that_refuse_by_others_secrets():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_rule_of_the_hardened_server_reads_others(mode):
-    server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, **MODES[mode])
+    server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50, founding=1, **MODES[mode])
     assert interfering(server) == ()
 
 

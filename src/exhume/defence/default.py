@@ -63,6 +63,12 @@ Of the records of MNIST, CIFAR-10 and digits fewer than one in a thousand are be
 """
 
 
+HOW_TO_SHAPE = (
+    "rows that shape the noise: public=(features, labels) of your own, or founding=N, the messages of clients that you "
+    "trust before the first head (grows=True takes the shape from whoever comes first, who can ruin it)"
+)
+
+
 def sigma_for(rows: int, d: int) -> float:
     """Return the noise for a ledger of so many rows: as much as the accuracy bears, never more than `SIGMA`.
 
@@ -211,10 +217,13 @@ def hardened(
     admission
         False leaves the admission rules out, for a server that checks messages elsewhere.
     public
-        Features and labels of rows that need no protection (the operator's own, say): the noise's first measure.
+        Features and labels of rows that need no protection (the operator's own, say): the noise's first measure. An
+        empty ledger needs them, or ``founding`` messages from clients that are trusted.
     """
     if admission and bounds is None:
         raise InputError("bounds", HOW_TO_MEASURE, "none")
+    if public is None and ledger.summary.is_zero and not options.get("founding") and "grows" not in options:
+        raise InputError("public, founding", HOW_TO_SHAPE, "neither, and an empty ledger")
     found = rows if rows is not None else rows_in(ledger)
     expected = found if rows is not None or found >= 1 else None
     if expected is not None and 2 * rows_in(ledger) >= expected:
