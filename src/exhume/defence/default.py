@@ -59,7 +59,7 @@ CAP = 32.0
 OUTLIER = 4.0
 """Default limit on a record's mu in those of an average record, where that is less than `CAP`.
 
-Of the records of MNIST, CIFAR-10 and digits fewer than one in a thousand are beyond it (`benchmarks/outliers.py`).
+Of the records of MNIST and CIFAR-10 fewer than one in a thousand are beyond it (`benchmarks/outliers.py`).
 """
 
 
