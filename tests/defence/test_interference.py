@@ -89,8 +89,8 @@ class Setup:
     def server(self, start=None, **options):
         ledger = Ledger.zeros(D, C, GAMMA, self.grid) if start is None else Ledger(start, GAMMA, self.grid)
         given = {"public": (F, Y)} if self.public else {} if self.founding else {"grows": True}
-        options = {"rows": 50, "horizon": self.horizon, "founding": self.founding, "key": "42" * 16, **options}
-        return hardened(ledger, bounds=BOUNDS, **given, **options)
+        given |= {"rows": 50, "horizon": self.horizon, "founding": self.founding, "key": "42" * 16}
+        return hardened(ledger, bounds=BOUNDS, **given | options)
 
 
 setups = st.builds(
