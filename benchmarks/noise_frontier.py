@@ -40,9 +40,9 @@ from threadpoolctl import threadpool_limits
 from exhume.attack.recover.informed import CLEAR
 from exhume.data import load_features
 from exhume.defence import sigma_for
-from exhume.defence.default import CAP, before_gram
+from exhume.defence.default import CAP, OUTLIER, before_gram
 from exhume.defence.release import ContinualNoise, DeletionMask
-from exhume.defence.release._epoch import solve
+from exhume.defence.release._epoch import EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._packed import packed
 from exhume.protocol import Ledger, Server, Summary, Update
@@ -228,14 +228,21 @@ def continual_cost(problem, s, tau, sizes):
     return lost(problem, map(head, sizes))
 
 
+def rule_of(sigma, spread, events):
+    """Return the noise as `exhume.hardened` sets it, for a history of so many events."""
+    return ContinualNoise(
+        before_gram(sigma, spread), spread=spread, horizon=events + 1, cap=CAP, outlier=OUTLIER, grows=False
+    )
+
+
 def in_measure(problem, pairs, sigmas, events):
     """Return the noise of `exhume.hardened` for each sigma and spread, and the earlier mask for some sigmas.
 
     The mask is read as a deletion is behind it when it happens, and after the history.
     """
     f, d = Factorisation.of(events + 1), problem.d
-    rules = [ContinualNoise(before_gram(*pair), spread=pair[1], horizon=events + 1, cap=CAP) for pair in pairs]
-    noises = [Noise(*rule.event_noise(d), cap=CAP).over(f.sensitivity) for rule in rules]
+    rules, measure = [rule_of(*pair, events) for pair in pairs], EpochMeasure.of(problem.A, problem.G)
+    noises = [Noise(*rule.event_noise(d), cap=rule.cap_in(measure)).over(f.sensitivity) for rule in rules]
     masks = [DeletionMask(before_gram(sigma, MASK_SPREAD), spread=MASK_SPREAD, key=b"0" * 32) for sigma in sigmas]
     once = [Noise(*rule.deletion_noise(d)) for rule in masks]
     told = [*noises, *(noise.over(math.sqrt(2)) for noise in noises)]
@@ -341,9 +348,9 @@ def results(name, options):
     ours = [row for row in made if row["name"] == "continual"]
     if options.server:
         for row in ours:
-            sigma = before_gram(row["sigma"], row["spread"])
-            rule = ContinualNoise(sigma, spread=row["spread"], horizon=options.events + 1, cap=CAP)
-            row["server_lost"] = history_cost(problem, rule, options.events)
+            row["server_lost"] = history_cost(
+                problem, rule_of(row["sigma"], row["spread"], options.events), options.events
+            )
     if not options.ours:
         mus = [row["mu"] for row in ours]
         made += adassp(problem, mus, options.events) + output(problem, mus, options.events)

@@ -39,7 +39,7 @@ def line(name, encoder, dim):
         return rule._mu(d, *record_sizes(*measure.records(Batch(features, labels))))
 
     every = np.concatenate([mu(features[i : i + BLOCK], labels[i : i + BLOCK]) for i in range(0, rows, BLOCK)])
-    limit = rule._cap_in(measure)
+    limit = rule.cap_in(measure)
     longest = Bounds.measure(features, client_rows=rows).longest
     made = mu(longest * np.eye(d), np.zeros(d, dtype=int))
     shown = [f"{value:.1f}" for value in (np.median(every), np.quantile(every, 0.999), every.max(), limit)]

@@ -209,7 +209,7 @@ class ContinualNoise(Rule):
         s, tau = self.event_noise(d)
         return np.asarray(self._present.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
 
-    def _cap_in(self, measure: EpochMeasure) -> float:
+    def cap_in(self, measure: EpochMeasure) -> float:
         """Return the largest mu that a record may have: the cap, or less where an average record has far less."""
         if self.cap is None or self.outlier is None:
             return math.inf if self.cap is None else self.cap
@@ -232,7 +232,7 @@ class ContinualNoise(Rule):
         else:
             event = measure.event(block)
             single, mu = event.single, self.mu(event)
-        return math.sqrt(2.0) * (min(mu, self._cap_in(measure)) if single else mu)
+        return math.sqrt(2.0) * (min(mu, self.cap_in(measure)) if single else mu)
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -363,7 +363,7 @@ class ContinualNoise(Rule):
         batch = (told.added if comes else told.deleted) if self.by_rows else None
         records, sign = Records.of(epoch.measure, block, batch), 1.0 if comes else -1.0
         single = self._mu(block.d, *records.sizes)
-        cap = self._cap_in(epoch.measure)
+        cap = self.cap_in(epoch.measure)
         shares = np.ones_like(single) if math.isinf(cap) else records.shares(cuts, cap, single, comes=comes)
         mu = together = float(self._mu(block.d, *records.sizes_together(shares)))
         if records.shown:
