@@ -42,7 +42,7 @@ DEFENCE = Config(
         Entry.of("bounded-influence", longest=30.0, message_rows=20, client_rows=10**6),
         Entry.of("whole-messages"),
     ),
-    release=(Entry.of("continual-noise", sigma=0.2, horizon=100), Entry.of("heads", precision="float32")),
+    release=(Entry.of("continual-noise", sigma=0.2, horizon=100, grows=True), Entry.of("heads", precision="float32")),
 )
 SETUP = ServerSetup(D, C, 1e-3, GRID, DEFENCE)
 

@@ -242,7 +242,7 @@ def in_measure(problem, pairs, sigmas, events):
     """
     f, d = Factorisation.of(events + 1), problem.d
     rules, measure = [rule_of(*pair, events) for pair in pairs], EpochMeasure.of(problem.A, problem.G)
-    noises = [Noise(*rule.event_noise(d), cap=rule.cap_in(measure)).over(f.sensitivity) for rule in rules]
+    noises = [Noise(*rule.event_noise(d), cap=rule._figures.limit(measure)).over(f.sensitivity) for rule in rules]
     masks = [DeletionMask(before_gram(sigma, MASK_SPREAD), spread=MASK_SPREAD, key=b"0" * 32) for sigma in sigmas]
     once = [Noise(*rule.deletion_noise(d)) for rule in masks]
     told = [*noises, *(noise.over(math.sqrt(2)) for noise in noises)]

@@ -18,8 +18,8 @@ from exhume.data import load_features
 from exhume.defence import Bounds, sigma_for
 from exhume.defence.default import CAP, OUTLIER, before_gram, spread_for
 from exhume.defence.release import ContinualNoise
-from exhume.defence.release._cuts import record_sizes
 from exhume.defence.release._epoch import EpochMeasure
+from exhume.defence.release._figures import record_sizes
 from exhume.protocol import Batch, Summary
 
 GAMMA, BLOCK = 1e-3, 5000
@@ -36,10 +36,10 @@ def line(name, encoder, dim):
     rule = ContinualNoise(before_gram(sigma_for(rows, d), spread), spread=spread, cap=CAP, outlier=OUTLIER)
 
     def mu(features, labels):
-        return rule._mu(d, *record_sizes(*measure.records(Batch(features, labels))))
+        return rule._figures.mu(d, *record_sizes(*measure.records(Batch(features, labels))))
 
     every = np.concatenate([mu(features[i : i + BLOCK], labels[i : i + BLOCK]) for i in range(0, rows, BLOCK)])
-    limit = rule.cap_in(measure)
+    limit = rule._figures.limit(measure)
     longest = Bounds.measure(features, client_rows=rows).longest
     made = mu(longest * np.eye(d), np.zeros(d, dtype=int))
     shown = [f"{value:.1f}" for value in (np.median(every), np.quantile(every, 0.999), every.max(), limit)]

@@ -58,7 +58,7 @@ def setup_of(d, defence):
     config = Config()
     if defence == "hardened":
         bounds = Bounds(longest=100.0, message_rows=100, client_rows=10**6)
-        config = hardened_config(d, bounds=bounds, rows=10_000)
+        config = hardened_config(d, bounds=bounds, rows=10_000, founding=1)
     return ServerSetup(d, CLASSES, 1.0, defence=config)
 
 

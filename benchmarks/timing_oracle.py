@@ -90,7 +90,7 @@ class ServedWorld(World):
     def start(self, rows, key):
         folder = self.kept.enter_context(tempfile.TemporaryDirectory(prefix="exhume-timing-"))
         ours, theirs = multiprocessing.Pipe()
-        defence = hardened_config(self.d, bounds=self.bounds, rows=4 * self.d, key=key)
+        defence = hardened_config(self.d, bounds=self.bounds, rows=4 * self.d, founding=1, key=key)
         process = multiprocessing.Process(target=run_service, args=(theirs, folder, self.d, defence, self.pace))
         process.start()
         self.kept.callback(process.join)

@@ -13,6 +13,8 @@ from exhume.defence.admission import Ownership
 from exhume.defence.memory import Memory
 from exhume.defence.release import Chain, ContinualNoise, EventAccount, EventTally, Heads, _accounts
 from exhume.defence.release._accounts import KEPT, Accounts
+from exhume.defence.release._epoch import EpochMeasure
+from exhume.defence.release._figures import LANCZOS, MISSED, _largest_eigenvalue, largest_record, record_sizes
 from exhume.defence.release._packed import whole
 from exhume.protocol import Batch, itemise
 from exhume.simulate.rules import figures_of
@@ -74,14 +76,88 @@ def cancelling():
     return np.array([F[0], -F[0]]), np.array([1, 1])
 
 
-def test_of_sums_the_figure_is_the_blocks_and_can_lie_below_a_records():
+def test_of_sums_the_figure_bounds_a_record_that_the_blocks_own_does_not():
     (asks, shown), (trusts, summed) = served(), served(by_rows=False)
     update = itemise(C, add=cancelling())
     assert asks.submit(update, "a").accepted and trusts.submit(Update(update.add, update.delete), "a").accepted
     rows, sums = shown.accounts[-1], summed.accounts[-1]
-    assert sums.mu == sums.together == pytest.approx(rows.block, rel=slack(shown)) and sums.rows == 0
-    assert rows.mu > 1.4 * sums.mu  # a record in it is told of more than the block
+    assert sums.together == pytest.approx(rows.block, rel=slack(shown)) and sums.rows == 0
+    assert rows.mu > 1.4 * sums.together  # a record in it is told of more than the block
+    assert sums.mu >= rows.mu
     assert rows.figures()["mu_block"] == rows.block and rows.figures()["mu_total"] == rows.mu
+
+
+def test_sums_of_one_record_have_its_own_figure_and_sums_of_one_line_do_not():
+    """Where no entry of a feature is negative, a gram of rank 1 and its moment say whether they are of one record."""
+    rule, one = served(by_rows=False)[1], Batch(F[:1], Y[:1])
+    assert rule.quote(Summary.of(F[:1], Y[:1], C)) == pytest.approx(rule.quote(one), rel=slack(rule))
+    for scales, labels in (([1.0, 1.0], [0, 0]), ([1.0, 1.0], [0, 1]), ([3.0, 0.1], [2, 2])):
+        features = np.outer(scales, F[0])
+        singly = max(rule.quote(Batch(features[[i]], np.array([labels[i]]))) for i in range(2))
+        found = rule.quote(Summary.of(features, np.array(labels), C))
+        assert found >= singly and found > 1.01 * math.sqrt(2) * rule.mu(rule.shown(Summary.of(features, labels, C)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.sampled_from([None, 0.5, 4.0]))
+def test_of_sums_the_figure_bounds_each_record_and_the_cap_holds(batch, cap):
+    (server, rule), free = served(by_rows=False, cap=cap), served()[1]
+    block, limit = Summary.of(*batch, C), math.inf if cap is None else cap
+    singly = [free.quote(Batch(batch[0][[i]], batch[1][[i]])) / math.sqrt(2) for i in range(len(batch[1]))]
+    quote, within = rule.quote(block), 1 + slack(free)
+    totals = rule._epoch.totals
+    gram, moment = totals.gram.copy(), totals.moment.copy()
+    for update in (Update.adding(block), Update.deleting(block)):
+        server.submit(update, "a")
+        rule.told()
+        if not update.add.is_zero:
+            moved = np.linalg.norm(totals.moment - moment) / np.linalg.norm(rule.shown(block).moment)
+            assert all(moved * mu <= rule.accounts[-1].mu * within for mu in singly)  # what heads are shown of each
+        assert rule.accounts[-1].mu <= limit * within
+        assert math.sqrt(2) * rule.accounts[-1].mu == pytest.approx(quote, rel=within - 1)
+    size = np.abs(rule.shown(block).sizes).max() + 1
+    np.testing.assert_allclose(totals.gram, gram, atol=size * slack(free))  # nothing of it stays
+    np.testing.assert_allclose(totals.moment, moment, atol=size * slack(free))
+    assert not rule._cuts
+
+
+@pytest.mark.parametrize("n", [2, 7, 30, 200])
+def test_no_record_is_larger_than_the_bound_of_its_block(n):
+    """As rows, and dense: one row that is far longer than the others comes within the share that is made up for."""
+    d, rng = 64, np.random.default_rng(n)
+    features, labels = np.abs(rng.normal(size=(500, d))), rng.integers(0, C, 500)
+    measure = EpochMeasure.of(features.T @ features, features.T @ np.eye(C)[labels])
+    part = features[:n].copy()
+    part[0] *= 30.0
+    block, share = Summary.of(part, labels[:n], C), missed(d)
+    found = largest_record(measure.event(block), measure, rng.standard_normal(d))
+    sizes = record_sizes(*measure.records(Batch(part, labels[:n])))
+    assert all(size.max() <= bound for size, bound in zip(sizes, found, strict=True))
+    assert found[0] <= 1.05 * sizes[0].max() / (1 - share)
+    predicted = np.linalg.eigvalsh(measure.head.T @ block.gram @ measure.head)[-1]
+    assert found[1] == pytest.approx(math.sqrt(found[0]) * (1 + math.sqrt(predicted)), rel=1e-9)
+
+
+def missed(d):
+    """Return the share of Kuczynski and Wozniakowski's theorem, solved for by bisection."""
+    below, above = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (below + above)
+        likely = 1.648 * math.sqrt(d) * math.exp(-math.sqrt(middle) * (2 * LANCZOS - 1)) > MISSED
+        below, above = (middle, above) if likely else (below, middle)
+    return above
+
+
+@pytest.mark.parametrize("spectrum", [np.linspace(0.9, 1, 400), np.geomspace(1e-9, 1, 400), np.ones(400)])
+def test_the_largest_eigenvalue_is_never_missed_and_hardly_overstated(spectrum):
+    rng = np.random.default_rng(3)
+    Q, _ = np.linalg.qr(rng.normal(size=(400, 400)))
+    gram = (Q * spectrum) @ Q.T
+    share, true = missed(400), np.linalg.eigvalsh(gram)[-1]
+    for _ in range(20):
+        found = _largest_eigenvalue(gram, rng.standard_normal(400))
+        assert true <= found <= true / (1 - share) * (1 + 1e-12)
+        assert found * (1 - share) <= true * (1 + 1e-12)
 
 
 def test_who_asks_about_all_that_went_gets_the_larger_figure():

@@ -8,7 +8,7 @@ from exhume.attack.probes import Resources, build
 from exhume.attack.recover import rank_one
 from exhume.attack.session import Attack
 from exhume.attack.state import Diagnostics, State
-from exhume.defence import Bounds, hardened, sigma_for
+from exhume.defence import Bounds, build_server, hardened, sigma_for
 from exhume.defence.default import GRAM_MU, LEAST_SPREAD, SPREAD, before_gram, hardened_config, spread_for
 from exhume.defence.release import ContinualNoise, Factorisation
 from exhume.errors import InputError, RefusedError
@@ -36,8 +36,15 @@ def test_an_empty_ledger_asks_whose_rows_shape_the_noise():
     """Whoever comes first could else ruin everybody's heads (`benchmarks/first_comer.py`)."""
     crowd = Crowd(50)
     bounds, given = Bounds.measure(crowd.F, client_rows=200), {"rows": 400}
-    with pytest.raises(InputError, match=r"public=\(features, labels\).*founding=N.*neither"):
-        hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given)
+    asks = r"public=\(features, labels\).*founding=N.*neither"
+    for nothing in ({}, {"founding": 0}, {"grows": False}, {"grows": None}):
+        with pytest.raises(InputError, match=asks):
+            hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given, **nothing)
+        with pytest.raises(InputError, match=asks):  # nor from a configuration that says as little
+            build_server(Ledger.zeros(D, C, GAMMA), hardened_config(D, bounds=bounds, **given, **nothing))
+    few = (crowd.F[: D - 1], crowd.y[: D - 1])
+    with pytest.raises(InputError, match=f"public must be as many rows as features at least .{D}.; got {D - 1}"):
+        hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given, public=few)
     for choice in ({"public": (crowd.F, crowd.y)}, {"founding": 3}, {"grows": True}):
         hardened(Ledger.zeros(D, C, GAMMA), bounds=bounds, **given, **choice)
     hardened(crowd.ledger(), bounds=bounds, **given)  # it holds rows: they are the measure
@@ -211,7 +218,7 @@ def test_large_rows_that_came_and_went_leave_the_noise_as_it_was():
     for grows in (None, True):
         ledger = Ledger(Summary.of(crowd.F[:600], crowd.y[:600], C), GAMMA)
         options = {} if grows is None else {"grows": grows}
-        server = hardened(ledger, admission=False, key=KEY, **options)
+        server = hardened(ledger, admission=False, key=KEY, cap=None, outlier=None, **options)
         server.head()
         for update in (Update.adding(far), Update.deleting(far)):
             server.submit(update, "mallory")

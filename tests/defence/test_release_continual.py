@@ -140,7 +140,7 @@ class TestBlocks:
         F, y = rows(200, 3, d)
         measure = EpochMeasure.of(F.T @ F + np.eye(d), F.T @ np.eye(C)[y])
         block, batch = Summary.of(*rows(n, 4, d), C), Batch(*rows(n, 4, d))
-        told, summed = Records.of(measure, block, batch).event, measure.event(block)
+        told, summed = Records.of(measure, block, batch).event(np.ones(n)), measure.event(block)
         assert (told.dense is None) is (n <= d // 2)
         grams = [packed(np.zeros((d, d))) for _ in range(2)]
         told.add_to(grams[0], 0.5)
@@ -267,7 +267,7 @@ def test_an_event_that_comes_and_goes_costs_the_same_and_a_life_the_root_of_two(
     assert rule.deletions == (went,) and went.figures()["mu_total"] == went.mu
 
 
-def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
+def test_the_cap_cuts_records_and_sums_and_takes_the_same_share_out_again():
     free = ContinualNoise(0.1, key=KEY)
     played(free, [("a", Update.adding(one(1)))])
     cap = 0.5 * free.accounts[0].mu
@@ -284,7 +284,14 @@ def test_the_cap_cuts_single_records_and_takes_the_same_share_out_again():
     np.testing.assert_allclose(server.ledger.summary.gram, exact.gram - one(1).gram, rtol=1e-12)  # the ledger has all
     block = Summary.of(*rows(5, 7), C)
     server.submit(Update.adding(block), "a")
-    assert rule.accounts[-1].mu > cap
+    rule.masked_totals(server.ledger)
+    assert rule.accounts[-1].mu == pytest.approx(cap) and rule.quote(block) == pytest.approx(math.sqrt(2) * cap)
+    moved, whole = np.linalg.norm(epoch.totals.moment), np.linalg.norm(epoch.measure.event(block).moment)
+    assert 0 < moved < 0.9 * whole  # as no record in it may have more, the block is cut as one
+    server.submit(Update.deleting(block), "a")
+    rule.masked_totals(server.ledger)
+    np.testing.assert_allclose(epoch.totals.gram, identity(D), atol=1e-12)
+    assert rule._cuts == {}
 
 
 def test_a_restart_in_the_middle_changes_nothing(tmp_path):
@@ -376,6 +383,62 @@ def test_with_public_rows_every_addition_is_in_the_account():
     again = ContinualNoise(0.05, spread=0.2)
     again.load(rule.save())
     assert again.quote(one(1)) == rule.quote(one(1))
+
+
+@pytest.mark.parametrize("founding", [0, 1, 4])
+@pytest.mark.parametrize("asked", [False, True])
+def test_with_public_rows_the_first_message_is_an_event_like_any_other(founding, asked):
+    """Cut, accounted and taken out again as it came, whether or not somebody asked for a head before it."""
+    public = Summary.of(*rows(300, 5), C)
+    rule = ContinualNoise(0.05, public=public, founding=founding, cap=1.0, by_rows=True, grows=False, key=KEY)
+    server = Server(Ledger(Summary.of(*rows(40, 6), C), GAMMA), release=Chain([rule, Heads()]))
+    if asked and not founding:
+        server.head()
+    start = Ledger(Summary.of(*rows(40, 6), C), GAMMA).summary
+    long = (40.0 * rows(2, 7)[0], rows(2, 7)[1])
+    for n, side in enumerate(("add", "delete", "add", "delete"), 1):
+        receipt = server.submit(itemise(C, **{side: long}), "mallory")
+        assert (receipt.head is None) is (n < founding)
+        assert len(rule.accounts) == n and rule.accounts[-1].mu == pytest.approx(1.0)
+    rule.told()
+    totals, measure = rule._epoch.totals, rule._epoch.measure
+    expected = measure.gram(start.gram + GAMMA * np.eye(D))
+    # The first message is taken out of the ledger's sums: roundoff of its size is left.
+    size = measure.event(Summary.of(*long, C)).sizes[0]
+    np.testing.assert_allclose(whole(totals.gram, D), expected, atol=100 * D * np.finfo(float).eps * size)
+    assert rule.quote(Batch(*long)) == pytest.approx(math.sqrt(2.0)) and rule._cuts == {}
+
+
+def test_a_measure_that_does_not_grow_stays_as_it_is_whatever_stands_when_an_epoch_ends():
+    rule = ContinualNoise(0.1, horizon=4, grows=False, key=KEY)
+    server, _ = played(rule, [("a", Update.adding(one(1)))])
+    rule.told()
+    measure = rule._epoch.measure
+    flood = Summary.of(30.0 * rows(50, 8)[0], rows(50, 8)[1], C)
+    for i in range(40):
+        server.submit(Update.adding(flood) if i % 5 == 0 else Update.adding(one(i)), "mallory")
+    rule.told()
+    assert rule.epochs > 3 and rule._epoch.measure is measure
+
+
+def test_a_small_record_leaves_nothing_behind_in_the_company_of_large_ones():
+    """Of each turn a share of the company's size once stayed: sums of many rows dropped what was small beside them."""
+    rule = ContinualNoise(0.1, by_rows=True, cap=2.0, grows=False, key=KEY)
+    server = server_of(rule, Ledger(Summary.of(*rows(300), C), GAMMA))
+    server.head()
+    totals = rule._epoch.totals
+    gram = totals.gram.copy()
+    small, large = 1e-6 * rows(1, 3)[0], 1e4 * rows(D, 4)[0]
+    turns = 25
+    for _ in range(turns):
+        server.submit(itemise(C, add=(np.vstack([small, large]), [0] * (D + 1))), "a")
+        server.submit(itemise(C, delete=(small, [0])), "a")
+        server.submit(itemise(C, delete=(large, [0] * D)), "a")
+    rule.told()
+    # Heads are shown at most a mu of 2 of each: nothing is larger than what that makes of the gram.
+    _, tau = rule.event_noise(D)
+    shown = D * 2.0 * math.sqrt(2.0) * tau / rule._present.sensitivity
+    np.testing.assert_allclose(totals.gram, gram, atol=3 * turns * D * np.finfo(float).eps * (1.0 + shown))
 
 
 def test_rules_behind_it_see_the_noisy_ledger():

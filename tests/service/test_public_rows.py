@@ -10,7 +10,7 @@ import exhume as ex
 from exhume.defence import Bounds
 from exhume.defence.release import rules_of
 from exhume.errors import InputError
-from exhume.protocol.message import itemise
+from exhume.protocol.message import Batch, itemise
 from exhume.service import load, template
 from exhume.store import OperatorKey
 from exhume.store import open as open_store
@@ -105,3 +105,27 @@ def test_a_missing_file_is_named(configured, tmp_path):
     (tmp_path / "public.npz").unlink()
     with pytest.raises(InputError, match=r"defence\.public"):
         config.setup  # noqa: B018
+
+
+def test_a_service_asks_whose_rows_shape_the_noise(tmp_path):
+    """Whoever comes first could else ruin everybody's heads."""
+    text = template(D, C, None)
+    assert "\nfounding = 1 " in text
+    (tmp_path / "service.toml").write_text(text.replace("\nfounding = 1 ", "\n# founding = 1 "))
+    config = load(tmp_path / "service.toml")
+    with pytest.raises(InputError, match=r"public, founding must be rows that shape the noise"):
+        open_store(config.url, config.setup, OperatorKey(bytes(range(32))), watch=False)
+
+
+def test_the_first_message_behind_public_rows_is_cut_and_accounted(configured):
+    config = configured(*rows(50))
+    assert config.defence.founding == 1  # as the template has it: no head before the first message
+    store = open_store(config.url, config.setup, OperatorKey(bytes(range(32))), watch=False)
+    rule = measure_of(store._server)
+    odd = np.array([[1.0, -1.0, 1.0, -1.0, 1.0, -1.0]]) * 4.0
+    quoted = rule.quote(Batch(odd, np.array([0])))  # there is a measure before anybody sent anything
+    for side in ("add", "delete"):
+        store.submit(itemise(C, **{side: (odd, [0])}), "a", side)
+    came, went = rule.accounts
+    assert came.mu == pytest.approx(went.mu) and came.life == pytest.approx(quoted)
+    store.close()

@@ -13,7 +13,7 @@ def rows(rng, n=2):
 
 def hardened(founding=0):
     bounds = Bounds(longest=20.0, message_rows=50, client_rows=500)
-    return hardened_config(D, bounds=bounds, rows=100, horizon=20, founding=founding)
+    return hardened_config(D, bounds=bounds, rows=100, horizon=20, founding=founding, grows=not founding)
 
 
 EVERYTHING = Config(
@@ -23,7 +23,10 @@ EVERYTHING = Config(
         Entry.of("replay", tolerance=0.05),
         Entry.of("duplicates"),
     ),
-    release=(Entry.of("minimum-interval", seconds=0.001), Entry.of("continual-noise", sigma=0.2, horizon=20)),
+    release=(
+        Entry.of("minimum-interval", seconds=0.001),
+        Entry.of("continual-noise", sigma=0.2, horizon=20, grows=True),
+    ),
     accountant=Entry.of("identification", margin=2),
 )
 

@@ -63,12 +63,6 @@ Of the records of MNIST and CIFAR-10 fewer than one in a thousand are beyond it 
 """
 
 
-HOW_TO_SHAPE = (
-    "rows that shape the noise: public=(features, labels) of your own, or founding=N, the messages of clients that you "
-    "trust before the first head (grows=True takes the shape from whoever comes first, who can ruin it)"
-)
-
-
 def sigma_for(rows: int, d: int) -> float:
     """Return the noise for a ledger of so many rows: as much as the accuracy bears, never more than `SIGMA`.
 
@@ -172,7 +166,8 @@ def hardened_config(
     options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
     if kept is not None and outlier is not None:
         options["outlier"] = outlier
-    options["grows"] = grows if grows is not None else founding == 0 and public is None
+    if grows is not None or founding or public is not None:  # else the rule asks which rows shape the noise
+        options["grows"] = bool(grows)
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}
     release = (Entry.of("continual-noise", **options, **given), Entry.of("heads", precision=precision))
     return Config(admission=_admission(bounds, show_rows, keep_totals, least_norm), release=release)
@@ -191,6 +186,8 @@ def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_
 def public_totals(public: tuple[ArrayLike, ArrayLike], classes: int, rows: int | None) -> Summary:
     """Return the totals of public features and labels, as large as those of a ledger of so many rows."""
     sample = Summary.of(*public, classes)
+    if len(np.asarray(public[1])) < sample.d:
+        raise InputError("public", f"as many rows as features at least ({sample.d})", len(np.asarray(public[1])))
     times = 1.0 if rows is None else rows / len(np.asarray(public[1]))
     return Summary(times * sample.gram, times * sample.moment)
 
@@ -222,8 +219,6 @@ def hardened(
     """
     if admission and bounds is None:
         raise InputError("bounds", HOW_TO_MEASURE, "none")
-    if public is None and ledger.summary.is_zero and not options.get("founding") and "grows" not in options:
-        raise InputError("public, founding", HOW_TO_SHAPE, "neither, and an empty ledger")
     found = rows if rows is not None else rows_in(ledger)
     expected = found if rows is not None or found >= 1 else None
     if expected is not None and 2 * rows_in(ledger) >= expected:

@@ -44,8 +44,9 @@ class Defences(Saveable):
 
     def new_server(self, ledger: Ledger) -> Server:
         """Return a server that begins with this ledger: rules may refuse what it holds before anybody sent anything."""
-        for rule in self.admission:
-            rule.check_start(ledger.summary)
+        for rule in (*self.admission, self.release):
+            if rule is not None:
+                rule.check_start(ledger.summary)
         return self.server(ledger)
 
     def configuration(self) -> dict[str, Any]:

@@ -70,6 +70,9 @@ class _Part(ABC):  # noqa: B024 - what is abstract differs by kind
     def check_size(self, d: int, c: int) -> None:  # noqa: B027 - most suit every ledger
         """Raise an `InputError` if this part cannot serve a ledger of this size. Asked once, when a server is built."""
 
+    def check_start(self, total: Summary) -> None:  # noqa: B027 - most begin with anything
+        """Refuse, by an error, what a new server's ledger holds before anybody sent anything."""
+
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Return what takes back whatever the step that begins now, by these clients, makes this part remember.
 
@@ -100,9 +103,6 @@ class AdmissionRule(_Part):
     def asks(self) -> frozenset[str]:
         """What a message must carry to pass this rule: of ``"tag"`` and ``"rows"``, by default nothing."""
         return frozenset()
-
-    def check_start(self, total: Summary) -> None:
-        """Refuse, by an error, what a new server's ledger holds before anybody sent anything."""
 
     @abstractmethod
     def refuse(self, update: Update, client: str) -> str | None:

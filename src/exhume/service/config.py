@@ -54,9 +54,9 @@ class DefenceTable(_Table):
     client_rows: int | None = None
     rows: int | None = None
     show_rows: bool = True
-    founding: int = 1
+    founding: int | None = None
     public: str | None = None
-    """A file of rows that need no protection, for the noise's first measure."""
+    """A file of rows that need no protection, for the noise's first measure; else the founding messages are that."""
 
 
 class StoreTable(_Table):
@@ -122,13 +122,15 @@ class ServiceConfig(_Table):
                 "(exhume.defence.Bounds.measure takes them from rows of your own)",
                 "neither",
             )
+        # With public rows 1, as it always was: a store asks for the configuration that it was made with.
+        founding = table.founding if table.founding is not None else int(table.public is not None)
         bounds = Bounds(table.longest, table.message_rows or table.client_rows, table.client_rows)
         return hardened_config(
             self.ledger.d,
             bounds=bounds,
             rows=table.rows,
             show_rows=table.show_rows,
-            founding=table.founding,
+            founding=founding,
             grows=None if table.public is None else False,
         )
 
@@ -265,10 +267,12 @@ longest = 10.0       # largest Euclidean length of a feature vector
 message_rows = 100   # most rows of one message
 client_rows = 1000   # most rows that one client may have standing
 rows = 10000         # about how many rows the ledger will hold
+# The founding submissions shape the noise: let them come from clients that you trust, with as many rows as
+# features at least. Who comes first with rows of next to no length ruins the noise for everybody.
 founding = 1         # submissions before the first head
-# Rows of your own that need no protection (.npz, .csv, ...: features and labels, from the clients' encoder) make the
-# noise's shape one that holds nobody's record, and cover the first clients' additions too. A store keeps a digest of
-# them: another file needs a new store.
+# Better, rows of your own that need no protection (.npz, .csv, ...: features and labels, from the clients' encoder):
+# they make the noise's shape one that holds nobody's record and that nobody can ruin, and cover the first clients'
+# additions too. A store keeps a digest of them: another file needs a new store.
 # public = "public.npz"
 # file = "defence.toml"
 # undefended = "{UNDEFENDED}"

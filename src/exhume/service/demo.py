@@ -55,7 +55,7 @@ def demo_service(folder: Path) -> Demo:
     order = np.random.default_rng(0).permutation(len(labels))
     own, theirs = np.split(order, [_OWN])
     bounds = Bounds.measure(features[own], client_rows=len(theirs) // len(CLIENTS) + 1, message_rows=_BATCH)
-    config = hardened_config(features.shape[1], bounds=bounds, rows=len(theirs))
+    config = hardened_config(features.shape[1], bounds=bounds, rows=len(theirs), grows=False)
     accountant = Entry.of("identification", margin=1, action="report")
     defence = Config(**dict(config) | {"accountant": accountant})
     sample = Summary.of(features[own], labels[own], _CLASSES)

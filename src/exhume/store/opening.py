@@ -60,7 +60,7 @@ def _create(engine: sa.Engine, setup: ServerSetup, key: OperatorKey) -> None:
     """Make the tables and the first snapshot, in one transaction: a store is there whole or not at all."""
     clock = StepClock()
     clock.advance()
-    server = setup.server(setup.ledger(), clock)
+    server = setup.new_server(clock)
     with suppress(RefusedError):  # a rule may hold the first head back
         server.head()
     meta = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from exhume.defence.config import Config, build, resolved
+from exhume.defence.defences import Defences
 from exhume.errors import InputError, StoreError
 from exhume.options import is_secret
 from exhume.protocol.ledger import Ledger
@@ -69,11 +70,19 @@ class ServerSetup:
         return Ledger.zeros(self.d, self.c, self.gamma, self.grid)
 
     def server(self, ledger: Ledger, clock: StepClock) -> Server:
-        """Return a server behind these defences, new."""
+        """Return a server behind these defences, for a ledger and a state that were saved."""
+        return self._defences(ledger, clock).server(ledger)
+
+    def new_server(self, clock: StepClock) -> Server:
+        """Return a server that begins with nobody's data."""
+        ledger = self.ledger()
+        return self._defences(ledger, clock).new_server(ledger)
+
+    def _defences(self, ledger: Ledger, clock: StepClock) -> Defences:
         given: dict[str, Any] = {"clock": clock}
         if self.public is not None:
             given["public"] = self.public
-        return build(self.defence, ledger, given=given).server(ledger)
+        return build(self.defence, ledger, given=given)
 
     def fingerprint(self) -> dict[str, str]:
         """Return everything that a store of this configuration must agree with, by name."""

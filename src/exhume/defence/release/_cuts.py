@@ -3,8 +3,8 @@
 Heads are shown a share of a record whose mu is above the cap. The same share must be taken out when it goes, in
 whatever company and epoch: a difference would stay in everybody's heads, and could be made again and again. So the
 share of every standing record that was cut is remembered by its owner and a digest of the record: another client's
-equal record has a share of its own. What is done for a message is the
-same whether or not anybody's records were cut, and however many.
+equal record has a share of its own. A block of sums is cut as a whole, by what any record in it can weigh at most.
+What is done for a message is the same whether or not anybody's records were cut, and however many.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ import numpy as np
 
 from exhume.defence.admission._numbers import content
 from exhume.defence.release._epoch import EpochMeasure, NoisedEvent
+from exhume.defence.release._figures import record_sizes
 from exhume.numerics import Matrix
 from exhume.protocol.message import Batch
 from exhume.protocol.summary import Summary
 
-__all__ = ["CutStep", "Records", "record_sizes"]
+__all__ = ["CutStep", "Records"]
+
+_ONE_HOT = 1e-6
+"""How far from one-hot a label that was solved for may be. What fails it has the figure of sums, which is larger."""
 
 Shares = dict[bytes, tuple[float, ...]]
 """Shares of the standing records that were cut, by digest: the last one in is the first one out."""
@@ -69,35 +73,31 @@ class CutStep:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """A block in the measure's coordinates, and the records in it that are known one by one."""
+    """The records of a block in the measure's coordinates; of sums of several, what is known of all of them."""
 
-    event: NoisedEvent
-    """All of it."""
     white: Matrix
-    """Its records, d x records."""
+    """Its records, d x records; none where it is of sums of several."""
     sides: Matrix
     """records x c: the moment of a record is the product of both."""
     keys: tuple[Callable[[], bytes], ...]
-    """Digests, made when asked for."""
+    """Digests of the records, or of the block where these are not known. They are made when asked for."""
     shown: bool = False
     """Whether the rows were: else there is at most one record, which is the block."""
+    sums: NoisedEvent | None = None
+    """The block, where its records are not known."""
 
     @classmethod
     def of(cls, measure: EpochMeasure, block: Summary, batch: Batch | None) -> Records:
-        """Return a block, whose rows are known or not; one of rank 1 is a record without."""
+        """Return a block, whose rows are known or not; sums of one record are one without."""
         if batch is not None and len(batch.features):
-            white, sides = measure.records(batch)
             rows = zip(batch.features, batch.labels, strict=True)
             keys = tuple(partial(_key, feature, int(label)) for feature, label in rows)
-            few = 2 * white.shape[1] <= block.d
-            event = NoisedEvent(white @ sides, rows=white) if few else measure.event(block)
-            return cls(event, white, sides, keys, shown=True)
-        event = measure.event(block)
-        if not event.single or event.rows is None:
-            return cls(event, np.zeros((block.d, 0)), np.zeros((0, block.c)), ())
-        w = event.rows[:, 0]
-        sides = (w @ event.moment / max(float(w @ w), 1e-300))[None, :]
-        return cls(event, event.rows, sides, (partial(content, block),))
+            return cls(*measure.records(batch), keys, shown=True)
+        event, key = measure.event(block), partial(content, block)
+        side = _side(event, measure)
+        if event.rows is None or side is None:
+            return cls(np.zeros((block.d, 0)), np.zeros((0, block.c)), (key,), sums=event)
+        return cls(event.rows, side[None, :], (key,))
 
     @property
     def sizes(self) -> tuple[Matrix, Matrix]:
@@ -105,7 +105,7 @@ class Records:
         return record_sizes(self.white, self.sides)
 
     def shares(self, cuts: CutStep, cap: float, mu: Matrix, *, comes: bool) -> Matrix:
-        """Return what heads are shown of each record; what is remembered of them follows.
+        """Return what heads are shown of each record, or of the block; what is remembered of them follows.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class Records:
         cap
             Largest mu of a record.
         mu
-            That of each record alone, uncut.
+            That of each record alone, uncut; where they are not known, one that bounds them all.
         comes
             Whether the block comes or goes.
         """
@@ -126,33 +126,32 @@ class Records:
                 cuts.noted(key(), float(within[i]))
         return within
 
-    def cut_off(self, shares: Matrix) -> list[NoisedEvent]:
-        """Return what heads are not shown of the block."""
-        return [replace(self._record(i), share=1.0 - float(share)) for i, share in enumerate(shares) if share < 1.0]
+    def event(self, shares: Matrix) -> NoisedEvent:
+        """Return what heads are shown of the block.
 
-    def sizes_together(self, shares: Matrix) -> tuple[float, float]:
-        """Return the sizes of the gram and of the moment of all that heads are shown, as one block."""
-        if not (shares < 1.0).any():
-            return self.event.sizes
-        off = 1.0 - shares
-        moment = self.event.moment - self.white @ (off[:, None] * self.sides)
-        if self.event.rows is self.white:
-            root = self.white * np.sqrt(shares)
-            gram = root.T @ root
-        else:
-            whole = self.event.dense if self.event.rows is None else self.event.rows @ self.event.rows.T
-            gram = (0.0 if whole is None else whole) - (self.white * off) @ self.white.T
-        return float(np.linalg.norm(gram)), float(np.linalg.norm(moment))
-
-    def _record(self, i: int) -> NoisedEvent:
-        """Return one record as an event of its own."""
-        return NoisedEvent(np.outer(self.white[:, i], self.sides[i]), rows=np.asfortranarray(self.white[:, [i]]))
+        It is made of the records as they count, each alone: what comes in one company and goes in another leaves
+        nothing behind but roundoff of its own size, however large its company was, or it before it was cut.
+        """
+        if self.sums is not None:
+            return replace(self.sums, share=float(shares[0]))
+        root, moment = self.white * np.sqrt(shares), self.white @ (shares[:, None] * self.sides)
+        if 2 * len(shares) <= len(root):
+            return NoisedEvent(moment, rows=root)
+        return NoisedEvent(moment, dense=root @ root.T)
 
 
-def record_sizes(white: Matrix, sides: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the sizes of the gram ``w w'`` and the moment ``w r'`` of each record: ``|w|^2`` and ``|w| |r|``."""
-    leverage = (white**2).sum(axis=0)
-    return leverage, np.sqrt(leverage) * np.linalg.norm(sides, axis=1)
+def _side(event: NoisedEvent, measure: EpochMeasure) -> Matrix | None:
+    """Return what multiplies w to make the moment, where sums are those of one record: ``f f'`` and ``f e_k'``.
+
+    A gram of rank 1 is not enough: records that are multiples of each other have one too.
+    """
+    if not event.single or event.rows is None:
+        return None
+    w = event.rows[:, 0]
+    side: Matrix = w @ event.moment / max(float(w @ w), 1e-300)
+    label = side + w @ (np.tril(measure.factor).T @ measure.head)  # e_k, or its negative: so is w then
+    label *= 1.0 if label.sum() > 0 else -1.0
+    return side if np.abs(label - np.eye(len(label))[label.argmax()]).max() <= _ONE_HOT else None
 
 
 def _key(feature: Matrix, label: int) -> bytes:

@@ -293,30 +293,31 @@ class Epoch:
             moment += sign * block.share * block.moment
         return gram, moment
 
-    def turned(self, s: float, tau: float, *, recentred: bool) -> Epoch:
-        """Return the next epoch: its measure is no smaller in any direction, the noise so far stays in the totals.
+    def turned(self, s: float, tau: float, *, grows: bool) -> Epoch:
+        """Return the next epoch: the noise so far stays in the totals.
 
-        It is made for twice as many events, so that whoever spends events turns few epochs. Where it is ``recentred``,
-        moments are about the present public head from now on; else about the same head as before, so that no record's
-        figure is larger in it than in this one.
+        It is made for twice as many events, so that whoever spends events turns few epochs. Measure and head stay, so
+        that no record's figure is another one in it. Where the measure ``grows``, it takes up what the totals have
+        grown by, and is no smaller in any direction; moments are then about the present public head.
         """
         noisy, moment = self.noisy(s, tau)
-        gram, old, f = whole(noisy, self.draws.d), self.measure, self.draws.factorisation
-        spread = 2.0 * math.sqrt(len(gram)) * tau * f.growth(self.draws.events)
-        left, measure = self.left + spread**2, old
-        if recentred:
-            steady = self.steadied(noisy, 2.0 * math.sqrt(len(gram)) * tau * f.largest)
-            solved, _ = solve(steady.copy(), moment, lambda: steady)
-            measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
-            moment = moment - gram @ solved
-        if float(np.trace(gram)) >= GROWN * len(gram):
-            left /= (float(np.trace(gram)) / len(gram)) ** 2
+        f, d = self.draws.factorisation, self.draws.d
+        draws = Draws(Factorisation.of(2 * f.horizon), d, self.draws.c)
+        left = self.left + (2.0 * math.sqrt(d) * tau * f.growth(self.draws.events)) ** 2
+        if not grows:
+            return Epoch(self.measure, Totals(noisy, moment), draws, left)
+        gram, old = whole(noisy, d), self.measure
+        steady = self.steadied(noisy, 2.0 * math.sqrt(d) * tau * f.largest)
+        solved, _ = solve(steady.copy(), moment, lambda: steady)
+        measure = EpochMeasure(old.factor, np.ascontiguousarray(old.head + old.back(solved)))
+        moment = moment - gram @ solved
+        if float(np.trace(gram)) >= GROWN * d:
+            left /= (float(np.trace(gram)) / d) ** 2
             values, vectors = eigh(gram)
             root = old.factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
             measure = EpochMeasure(cholesky(root @ root.T, lower=True), measure.head)
             gram = measure.gram(old.factor @ gram @ old.factor.T)
             moment = solve_triangular(measure.factor, old.factor @ moment, lower=True)
-        draws = Draws(Factorisation.of(2 * f.horizon), self.draws.d, self.draws.c)
         return Epoch(measure, Totals(packed(gram), np.ascontiguousarray(moment)), draws, left)
 
 

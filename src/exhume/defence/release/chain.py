@@ -11,6 +11,7 @@ from exhume.defence.release._evaluator import mask_of
 from exhume.errors import InputError
 from exhume.protocol.head import Head
 from exhume.protocol.rules import Heads, Occasion, ReleaseRule, Undo
+from exhume.protocol.summary import Summary
 
 __all__ = ["Chain", "identity"]
 
@@ -85,6 +86,11 @@ class Chain(Saveable, ReleaseRule):
         """Ask every rule whether it suits such a ledger."""
         for rule in self.rules:
             rule.check_size(d, c)
+
+    def check_start(self, total: Summary) -> None:
+        """Ask every rule whether it can begin with that."""
+        for rule in self.rules:
+            rule.check_start(total)
 
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Ask every rule what takes back its part of a step."""

@@ -21,14 +21,15 @@ in every direction, so that no record weighs more in it. It lasts twice as long,
 own sake adds little noise: n events make about ``log2(n / horizon)`` epochs.
 
 **The cap** holds for records that come after the first head: of one whose mu would be above it the heads are shown a
-share only, and the same share goes when it goes (`_cuts`). The ledger has all of it.
+share only, and the same share goes when it goes (`_cuts`). The ledger has all of it. Where a message shows no rows, it
+holds for what any record in it can weigh at most (`_figures`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -37,10 +38,11 @@ import numpy as np
 from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._accounts import Accounts, EventAccount
 from exhume.defence.release._base import Rule, at_least, positive
-from exhume.defence.release._cuts import CutStep, Records, Shares, record_sizes
+from exhume.defence.release._cuts import CutStep, Records, Shares
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import EventTally
 from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._figures import Figures, largest_record
 from exhume.defence.release._packed import diagonal, packed, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
 from exhume.defence.release._told import Told
@@ -52,10 +54,18 @@ from exhume.protocol.message import Batch, message
 from exhume.protocol.rules import Occasion, Undo, keep
 from exhume.protocol.summary import Summary, Update
 
-__all__ = ["ContinualNoise", "EventAccount"]
+__all__ = ["HOW_TO_SHAPE", "ContinualNoise", "EventAccount"]
 
 PURPOSE = "continual_noise"
 """What the draws are seeded with beside key and state: another one would be other noise."""
+
+START = "largest_record"
+"""The same, for where the search for the largest record in a block of sums begins."""
+
+HOW_TO_SHAPE = (
+    "rows that shape the noise: public=(features, labels) of your own, or founding=N, the messages of clients that you "
+    "trust before the first head (grows=True takes the shape from whoever comes first, who can ruin it)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,20 +99,21 @@ class ContinualNoise(Rule):
         Events of the first epoch; each further one lasts twice as long. A longer one costs little (its noise grows as
         the root of the logarithm), an epoch more costs as much noise again.
     cap
-        Largest mu of a single record's coming, and of its going; none by default. It needs an ownership rule: what goes
-        must be what came.
+        Largest mu of a record's coming, and of its going; none by default. It needs an ownership rule: what goes must
+        be what came.
     outlier
         How many times the mu of an average record of the measure a record may have, where that is below the cap; no
-        such limit by default. It needs a cap.
+        such limit by default. It needs a cap. It does not hold for the records in sums of several, which nobody knows.
     by_rows
-        Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message of
-        one record is, which must go as it came (`WholeMessages`).
+        Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message must
+        go as it came (`WholeMessages`), and the figure is one that no record in it is above.
     grows
-        Whether a new epoch begins when the totals have doubled, so that later records have a smaller mu. Whoever adds
-        large rows then makes the noise larger for good, also after they have gone: not needed where the first measure
-        is of as many rows as are expected.
+        Whether the measure grows with what comes: a new epoch begins when the totals have doubled, so that later
+        records have a smaller mu. Whoever adds large rows then makes the noise larger for good, also after they have
+        gone: not needed where the first measure is of as many rows as are expected. It grows where this is left out,
+        but that does not start with an empty ledger unless there are founders or public rows.
     founding
-        Submissions before the first head; until then heads are withheld.
+        Submissions before the first head; until then heads are withheld. Without public rows these are the measure.
     public
         Totals of public rows, scaled to as many rows as the ledger is expected to hold: the first measure.
     key
@@ -123,7 +134,7 @@ class ContinualNoise(Rule):
         cap: float | None = None,
         outlier: float | None = None,
         by_rows: bool = False,
-        grows: bool = True,
+        grows: bool | None = None,
         founding: int = 0,
         public: Summary | None = None,
         key: str | bytes | None = None,
@@ -136,9 +147,11 @@ class ContinualNoise(Rule):
         self.outlier = None if outlier is None else positive("outlier", outlier)
         if cap is None and outlier is not None:
             raise InputError("outlier", "left out where there is no cap", outlier)
-        self.by_rows, self.grows, self.founding = bool(by_rows), bool(grows), at_least("founding", founding, 0)
+        self.by_rows, self.founding = bool(by_rows), at_least("founding", founding, 0)
+        self._shaped = public is not None or self.founding > 0 or grows is True
+        self.grows = grows is None or grows
         self._public = public
-        self._factorisation = Factorisation.of(self.horizon)
+        self._figures = Figures(self.sigma, self.spread, Factorisation.of(self.horizon), self.cap, self.outlier)
         self._key = as_key(key)
         self._epoch: Epoch | None = None
         self._pending: _Step | None = None
@@ -152,6 +165,11 @@ class ContinualNoise(Rule):
         names = ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
         # Left out where there is none: states that were saved before it was there are of the same configuration.
         return {name: getattr(self, name) for name in (*names, *(("outlier",) if self.outlier else ()))}
+
+    def check_start(self, total: Summary) -> None:
+        """Refuse to begin with nothing where nobody said which rows shape the noise: whoever comes first would."""
+        if total.is_zero and not self._shaped:
+            raise InputError("public, founding", HOW_TO_SHAPE, "neither, and an empty ledger")
 
     @property
     def makes_heads(self) -> bool:
@@ -183,18 +201,12 @@ class ContinualNoise(Rule):
         return self._epochs
 
     def event_noise(self, d: int) -> tuple[float, float]:
-        """Return the noise that one draw of the present epoch has: s of the head, tau of the gram.
-
-        A longer epoch is more sensitive; its draws are larger by as much, so that a record's mu is always the same.
-        """
-        growth, present = self._factorisation.largest, self._present.sensitivity
-        more = present / self._factorisation.sensitivity
-        # A symmetric d x d matrix of off-diagonal variance tau^2 has its spectrum within 2 tau sqrt(d).
-        return more * self.sigma / growth, more * self.spread / (2.0 * math.sqrt(d)) / growth
+        """Return the noise that one draw of the present epoch has: s of the head, tau of the gram."""
+        return self._figures.noise(d, self._present)
 
     @property
     def _present(self) -> Factorisation:
-        return self._factorisation if self._epoch is None else self._epoch.draws.factorisation
+        return self._figures.first if self._epoch is None else self._epoch.draws.factorisation
 
     def deletion_noise(self, d: int) -> tuple[float, float]:
         """Return the noise between the totals before a deletion and after it: s of the head, tau of the gram."""
@@ -203,36 +215,32 @@ class ContinualNoise(Rule):
 
     def mu(self, event: NoisedEvent) -> float:
         """Return the mu of a block's coming, or of its going: of all heads there will ever be."""
-        return float(self._mu(len(event.moment), *event.sizes))
-
-    def _mu(self, d: int, gram: Matrix | float, moment: Matrix | float) -> Matrix:
-        s, tau = self.event_noise(d)
-        return np.asarray(self._present.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
-
-    def cap_in(self, measure: EpochMeasure) -> float:
-        """Return the largest mu that a record may have: the cap, or less where an average record has far less."""
-        if self.cap is None or self.outlier is None:
-            return math.inf if self.cap is None else self.cap
-        d = len(measure.head)
-        leverage = d / max(measure.rows, 1.0)
-        # What an average record adds: a leverage of d / rows, and a label that the head knows nothing of.
-        return min(self.cap, self.outlier * float(self._mu(d, leverage, math.sqrt(leverage))))
+        return float(self._figures.mu(len(event.moment), *event.sizes))
 
     def quote(self, block: Summary | Batch) -> float:
-        """Return the mu that a record would have for life, if it were taken in now: of rows, the largest.
+        """Return the mu that a record would have for life, if it were taken in now: of several, the largest.
 
-        Of sums it is that of the block as a whole, which is a record's only where it is of one.
+        Of sums it is one that no record in them is above: their own is not known.
         """
         self._flush()
         if self._epoch is None:
             raise InputError("measure", "fixed, with the first head", "none yet")
-        measure, d = self._epoch.measure, self._epoch.draws.d
-        if isinstance(block, Batch):
-            single, mu = True, float(self._mu(d, *record_sizes(*measure.records(block))).max())
-        else:
-            event = measure.event(block)
-            single, mu = event.single, self.mu(event)
-        return math.sqrt(2.0) * (min(mu, self.cap_in(measure)) if single else mu)
+        measure = self._epoch.measure
+        batch = block if isinstance(block, Batch) else None
+        summary = Summary.of(block.features, block.labels, self._epoch.draws.c) if isinstance(block, Batch) else block
+        records = Records.of(measure, summary, batch)
+        return math.sqrt(2.0) * min(float(self._singly(records, measure).max()), self._limit(records, measure))
+
+    def _singly(self, records: Records, measure: EpochMeasure) -> Matrix:
+        """Return the mu of each record of a block, uncut; where they are not known, one that bounds them all."""
+        d = len(measure.head)
+        if records.sums is None:
+            return self._figures.mu(d, *records.sizes)
+        start = keyed_generator(self._key, START, self._number.to_bytes(8, "little")).standard_normal(d)
+        return self._figures.mu(d, *largest_record(records.sums, measure, start))[None]
+
+    def _limit(self, records: Records, measure: EpochMeasure) -> float:
+        return self._figures.limit(measure, single=records.sums is None)
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -271,7 +279,8 @@ class ContinualNoise(Rule):
     def release(self, head: Head, occasion: Occasion) -> Head | None:
         """Return the head of the noisy totals; nothing while the founders come in."""
         step = self._after(occasion)
-        return None if step is None else replace(head, weights=step.head)
+        early = occasion.counts.submissions < self.founding
+        return None if step is None or early else replace(head, weights=step.head)
 
     def record(self, released: Head | None, occasion: Occasion) -> None:
         """Take up the occasion's event, whether or not a head went out."""
@@ -303,7 +312,7 @@ class ContinualNoise(Rule):
         step.cuts.settle()
         self._accounts.add(step.accounts)
         if step.spent:
-            self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d), recentred=self.grows)
+            self._epoch = step.epoch.turned(*self.event_noise(step.epoch.draws.d), grows=self.grows)
             self._epochs += 1
 
     def _after(self, occasion: Occasion) -> _Step | None:
@@ -317,34 +326,31 @@ class ContinualNoise(Rule):
         return self._memo
 
     def _opened(self, occasion: Occasion) -> Epoch | None:
-        """Return the first epoch, whose totals hold everything that has come in so far, this occasion's blocks too."""
+        """Return the first epoch: of public rows from the first occasion on, else of all that the founders brought."""
         ledger, total = occasion.ledger, occasion.ledger.summary
-        number = occasion.counts.submissions
+        number, A = occasion.counts.submissions, total.gram + ledger.gamma * np.eye(ledger.d)
+        draws = Draws(self._figures.first, ledger.d, ledger.c)
+        if self._public is not None:
+            measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
+            totals = Totals(packed(measure.gram(A)), measure.moment(Summary.kept(A, total.moment)))
+            for _, _, block, sign in _blocks(occasion):
+                totals.add(measure.event(block), -sign)  # an event like any other: what it brings is yet to come
+            return Epoch(measure, totals, draws)
         # By the number of messages, which is public: whether others have rows standing is not.
-        if number < self.founding or (self._public is None and not number and total.is_zero):
+        if number < self.founding or (not number and total.is_zero):
             return None
-        A = total.gram + ledger.gamma * np.eye(ledger.d)
-        draws = Draws(self._factorisation, ledger.d, ledger.c)
-        if self._public is None:
-            measure = EpochMeasure.of(A, total.moment)
-            return Epoch(measure, Totals.of_measure(ledger.d, ledger.c), draws)
-        measure = EpochMeasure.of(self._public.gram + ledger.gamma * np.eye(ledger.d), self._public.moment)
-        moment = measure.moment(Summary.kept(A, total.moment))
-        return Epoch(measure, Totals(packed(measure.gram(A)), moment), draws)
+        return Epoch(EpochMeasure.of(A, total.moment), Totals.of_measure(ledger.d, ledger.c), draws)
 
     def _step(self, epoch: Epoch, occasion: Occasion, opened: bool) -> _Step:
         blocks: list[tuple[NoisedEvent, float]] = []
         accounts, cuts = [], CutStep(self._cuts)
-        for client, update in zip(occasion.clients, occasion.updates, strict=True):
-            for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
-                if block.is_zero or (opened and self._public is None):
-                    continue  # founders are in the measure
-                account = EventAccount(occasion.counts.submissions, client, 0.0, deleted=sign < 0)
-                found, account = self._cut(cuts.facing(client), epoch, update, block, account)
-                blocks += found
-                accounts.append(account)
-        if opened:
-            blocks, cuts = [], CutStep(self._cuts)  # they are in the totals already, uncut
+        for client, update, block, sign in _blocks(occasion):
+            if opened and self._public is None:
+                continue  # founders are in the measure
+            account = EventAccount(occasion.counts.submissions, client, 0.0, deleted=sign < 0)
+            event, account = self._cut(cuts.facing(client), epoch, update, block, account)
+            blocks.append((event, sign))
+            accounts.append(account)
         draw = self._draw(epoch, blocks) if opened or occasion.updates else None
         step = _Step(occasion, epoch, tuple(blocks), draw, np.empty(0), None, tuple(accounts), False, cuts)
         gram, moment = self._noisy(epoch, step)
@@ -357,19 +363,16 @@ class ContinualNoise(Rule):
 
     def _cut(
         self, cuts: CutStep, epoch: Epoch, update: Update, block: Summary, account: EventAccount
-    ) -> tuple[list[tuple[NoisedEvent, float]], EventAccount]:
-        """Return a block within the cap, as events with signs, and its account with figures; the shares follow."""
+    ) -> tuple[NoisedEvent, EventAccount]:
+        """Return a block within the cap, and its account with figures; the shares follow."""
         told, comes = message(update), not account.deleted
         batch = (told.added if comes else told.deleted) if self.by_rows else None
-        records, sign = Records.of(epoch.measure, block, batch), 1.0 if comes else -1.0
-        single = self._mu(block.d, *records.sizes)
-        cap = self.cap_in(epoch.measure)
+        records = Records.of(epoch.measure, block, batch)
+        single, cap = self._singly(records, epoch.measure), self._limit(records, epoch.measure)
         shares = np.ones_like(single) if math.isinf(cap) else records.shares(cuts, cap, single, comes=comes)
-        mu = together = float(self._mu(block.d, *records.sizes_together(shares)))
-        if records.shown:
-            mu = float((shares * single).max())
-        found = [(records.event, sign), *((part, -sign) for part in records.cut_off(shares))]
-        return found, replace(account, mu=mu, block=together, rows=len(single) if records.shown else 0)
+        event = records.event(shares)
+        mu, together = float((shares * single).max()), event.share * self.mu(event)
+        return event, replace(account, mu=mu, block=together, rows=len(single) if records.shown else 0)
 
     def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
         # The state is in the seed, so that a server set back to an old copy does not repeat a draw.
@@ -420,6 +423,14 @@ class ContinualNoise(Rule):
         self._cuts = {bytes.fromhex(key): tuple(shares) for key, shares in values["cuts"].items()}
         self._number, self._epochs = int(values["number"]), int(values["epochs"])
         self._pending = self._memo = None
+
+
+def _blocks(occasion: Occasion) -> Iterator[tuple[str, Update, Summary, float]]:
+    """Return what came and went, with its sender, its message and its sign."""
+    for client, update in zip(occasion.clients, occasion.updates, strict=True):
+        for block, sign in ((update.add, 1.0), (update.delete, -1.0)):
+            if not block.is_zero:
+                yield client, update, block, sign
 
 
 RULES = (ContinualNoise,)
