@@ -152,7 +152,7 @@ def test_no_head_is_withheld_whatever_a_client_has_seen():
 
 
 def test_the_noise_of_a_small_ledger_is_what_its_accuracy_bears():
-    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.25
+    assert sigma_for(60_000, 512) == sigma_for(50_000, 512) == 0.24
     assert sigma_for(1438, 256) == pytest.approx(0.03 * np.sqrt(1438 / 256))
     with pytest.raises(InputError):
         sigma_for(0, 5)
