@@ -27,8 +27,8 @@ _KINDS = {False: "additions", True: "deletions"}
 class EventAccount(DeletionAccount):
     """A block that came or went, and what all heads ever released tell of that.
 
-    Where its rows were shown, ``mu`` is the largest of a record in it: it bounds each. Of sums it is that of the block
-    as a whole. Moments of several records can cancel in a sum, so that bounds no record in it.
+    Where its rows were shown, ``mu`` is the largest of a record in it: it bounds each. Of sums it is a bound that no
+    record in them is above (`_figures`); that of the block as a whole can be less, since moments of records cancel.
     """
 
     deleted: bool = True
