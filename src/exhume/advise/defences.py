@@ -40,8 +40,10 @@ class Defence:
     accountant: RuleOptions | None = None
     hardened: bool = False
     """Whether this is the default of `exhume.hardened`; the names of rules then stay empty."""
-    sums: bool = False
-    """Whether clients of the default show sums alone, and the server keeps every client's totals."""
+    show_rows: bool = True
+    """Whether clients of the default show their rows."""
+    keep_totals: bool = False
+    """Whether the default keeps every client's totals, where rows are not shown; else messages go as they came."""
     quick: bool = False
     """Whether a quick matrix has it."""
 
@@ -56,8 +58,8 @@ class Defence:
                 sigma=context.sigma,
                 founding=uploads_of(scenario),
                 least_norm=least_norm(scenario),
-                show_rows=not self.sums,
-                keep_totals=self.sums,
+                show_rows=self.show_rows,
+                keep_totals=self.keep_totals,
                 key=NOISE_KEY,
             )
         return Config(
@@ -122,7 +124,11 @@ def _combinations() -> Iterator[Defence]:
     yield Defence("admission+mask", "admission rules, masked totals", rules, (mask,))
     yield Defence("admission+noise+every", "admission rules, noise, one head per 8 changes", rules, (every, noise))
     yield Defence("hardened", "the default of exhume.hardened, calibrated", hardened=True, quick=True)
-    yield Defence("hardened+sums", "the same; clients show sums alone", hardened=True, sums=True)
+    sums = "the same; clients show sums alone"
+    yield Defence("hardened+messages", f"{sums}, and take back whole messages", hardened=True, show_rows=False)
+    yield Defence(
+        "hardened+sums", f"{sums}, and the server keeps totals", hardened=True, show_rows=False, keep_totals=True
+    )
 
 
 def defences() -> dict[str, Defence]:

@@ -166,6 +166,8 @@ def hardened_config(
     options = {**noise, "horizon": horizon, "cap": kept, "by_rows": show_rows, "founding": founding}
     if kept is not None and outlier is not None:
         options["outlier"] = outlier
+        if not show_rows and bounds is not None:
+            options["longest"] = bounds.longest
     if grows is not None or founding or public is not None:  # else the rule asks which rows shape the noise
         options["grows"] = bool(grows)
     given = {name: value for name, value in {"public": public, "key": key}.items() if value is not None}

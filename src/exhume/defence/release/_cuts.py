@@ -85,6 +85,8 @@ class Records:
     """Whether the rows were: else there is at most one record, which is the block."""
     sums: NoisedEvent | None = None
     """The block, where its records are not known."""
+    trace: float = 0.0
+    """That of the block's gram, where they are not."""
 
     @classmethod
     def of(cls, measure: EpochMeasure, block: Summary, batch: Batch | None) -> Records:
@@ -96,7 +98,8 @@ class Records:
         event, key = measure.event(block), partial(content, block)
         side = _side(event, measure)
         if event.rows is None or side is None:
-            return cls(np.zeros((block.d, 0)), np.zeros((0, block.c)), (key,), sums=event)
+            nothing = np.zeros((block.d, 0)), np.zeros((0, block.c))
+            return cls(*nothing, (key,), sums=event, trace=float(np.trace(block.gram)))
         return cls(event.rows, side[None, :], (key,))
 
     @property

@@ -41,7 +41,7 @@ class Figures:
 
     Parameters
     ----------
-    sigma, spread, cap, outlier
+    sigma, spread, cap, outlier, longest
         As of `ContinualNoise`.
     first
         The factorisation of the first epoch.
@@ -52,6 +52,7 @@ class Figures:
     first: Factorisation
     cap: float | None = None
     outlier: float | None = None
+    longest: float | None = None
 
     def noise(self, d: int, present: Factorisation) -> tuple[float, float]:
         """Return the noise that one draw of an epoch has: s of the head, tau of the gram.
@@ -67,19 +68,38 @@ class Figures:
         s, tau = self.noise(d, self.first)
         return np.asarray(self.first.sensitivity * np.sqrt(gram**2 / (2.0 * tau**2) + moment**2 / s**2))
 
-    def limit(self, measure: EpochMeasure, *, single: bool = True) -> float:
-        """Return the largest mu that a record may have: the cap, or less where an average record has far less.
-
-        Records that are known one by one are compared with an average one. In sums they are not: what bounds them all
-        lies above an average record's, so that only the cap holds.
-        """
-        cap = math.inf if self.cap is None else self.cap
-        if self.outlier is None or not single:
+    def limit(self, measure: EpochMeasure) -> float:
+        """Return the largest mu that a record may have: the cap, or less where an average record has far less."""
+        cap, leverage = math.inf if self.cap is None else self.cap, len(measure.head) / max(measure.rows, 1.0)
+        if self.outlier is None:
             return cap
-        d = len(measure.head)
-        leverage = d / max(measure.rows, 1.0)
         # What an average record adds: a leverage of d / rows, and a label that the head knows nothing of.
-        return min(cap, self.outlier * float(self.mu(d, leverage, math.sqrt(leverage))))
+        return min(cap, self.outlier * float(self.mu(len(measure.head), leverage, math.sqrt(leverage))))
+
+    def limit_of_sums(self, measure: EpochMeasure, trace: float, leverage: float, mu: float) -> float:
+        """Return the largest mu that a block of sums may have by what bounds all records in it.
+
+        That lies above an average record's, and above the cap, wherever many come at once. So it is compared with that
+        of average records of one class, as many as have this trace at the most that a record may have; and so is the
+        leverage alone, which such a bound could hide. Without ``longest`` the cap holds.
+
+        Parameters
+        ----------
+        measure
+            What an average record is taken from.
+        trace
+            That of the block's gram.
+        leverage, mu
+            Those that no record in the block is above.
+        """
+        if self.outlier is None or self.longest is None:
+            return math.inf if self.cap is None else self.cap
+        (d, c), count = measure.head.shape, trace / self.longest**2
+        # In proportion to the trace, of which a client has a public share: nothing is won by many small messages.
+        usual = (min(count, 1.0) * d + c * count) / max(measure.rows, 1.0)
+        # The head predicts about 1 for each: labels are one-hot.
+        together = float(self.mu(d, usual, math.sqrt(usual) * (1.0 + math.sqrt(1.0 + count))))
+        return self.outlier * min(together, mu * usual / max(leverage, 1e-300))
 
 
 def record_sizes(white: Matrix, sides: Matrix) -> tuple[Matrix, Matrix]:

@@ -103,7 +103,11 @@ class ContinualNoise(Rule):
         be what came.
     outlier
         How many times the mu of an average record of the measure a record may have, where that is below the cap; no
-        such limit by default. It needs a cap. It does not hold for the records in sums of several, which nobody knows.
+        such limit by default. It needs a cap.
+    longest
+        Length that no feature vector is above (that of `BoundedInfluence`), for messages of sums. The figure of several
+        records is then held to ``outlier`` times that of average records, as many as its trace may be of, in place of
+        the cap: that of an honest message of many rows lies above a record's.
     by_rows
         Whether messages show their rows (`Ownership(show_rows=True)`): every row is then a record. Else a message must
         go as it came (`WholeMessages`), and the figure is one that no record in it is above.
@@ -133,6 +137,7 @@ class ContinualNoise(Rule):
         horizon: int = 1000,
         cap: float | None = None,
         outlier: float | None = None,
+        longest: float | None = None,
         by_rows: bool = False,
         grows: bool | None = None,
         founding: int = 0,
@@ -145,13 +150,18 @@ class ContinualNoise(Rule):
         self.spread, self.horizon = float(spread), at_least("horizon", horizon, 2)
         self.cap = None if cap is None else positive("cap", cap)
         self.outlier = None if outlier is None else positive("outlier", outlier)
+        self.longest = None if longest is None else positive("longest", longest)
         if cap is None and outlier is not None:
             raise InputError("outlier", "left out where there is no cap", outlier)
+        if outlier is None and longest is not None:
+            raise InputError("longest", "left out where there is no outlier", longest)
         self.by_rows, self.founding = bool(by_rows), at_least("founding", founding, 0)
         self._shaped = public is not None or self.founding > 0 or grows is True
         self.grows = grows is None or grows
         self._public = public
-        self._figures = Figures(self.sigma, self.spread, Factorisation.of(self.horizon), self.cap, self.outlier)
+        self._figures = Figures(
+            self.sigma, self.spread, Factorisation.of(self.horizon), self.cap, self.outlier, self.longest
+        )
         self._key = as_key(key)
         self._epoch: Epoch | None = None
         self._pending: _Step | None = None
@@ -164,7 +174,8 @@ class ContinualNoise(Rule):
         """Return the constructor's arguments but the key and the public totals, which are kept with the state."""
         names = ("sigma", "spread", "horizon", "cap", "by_rows", "grows", "founding")
         # Left out where there is none: states that were saved before it was there are of the same configuration.
-        return {name: getattr(self, name) for name in (*names, *(("outlier",) if self.outlier else ()))}
+        since = [name for name in ("outlier", "longest") if getattr(self, name) is not None]
+        return {name: getattr(self, name) for name in (*names, *since)}
 
     def check_start(self, total: Summary) -> None:
         """Refuse to begin with nothing where nobody said which rows shape the noise: whoever comes first would."""
@@ -229,18 +240,18 @@ class ContinualNoise(Rule):
         batch = block if isinstance(block, Batch) else None
         summary = Summary.of(block.features, block.labels, self._epoch.draws.c) if isinstance(block, Batch) else block
         records = Records.of(measure, summary, batch)
-        return math.sqrt(2.0) * min(float(self._singly(records, measure).max()), self._limit(records, measure))
+        single, limit = self._singly(records, measure)
+        return math.sqrt(2.0) * min(float(single.max()), limit)
 
-    def _singly(self, records: Records, measure: EpochMeasure) -> Matrix:
-        """Return the mu of each record of a block, uncut; where they are not known, one that bounds them all."""
-        d = len(measure.head)
+    def _singly(self, records: Records, measure: EpochMeasure) -> tuple[Matrix, float]:
+        """Return the mu of each record of a block, uncut, or one that bounds them all; and what it may be at most."""
+        d, figures = len(measure.head), self._figures
         if records.sums is None:
-            return self._figures.mu(d, *records.sizes)
+            return figures.mu(d, *records.sizes), figures.limit(measure)
         start = keyed_generator(self._key, START, self._number.to_bytes(8, "little")).standard_normal(d)
-        return self._figures.mu(d, *largest_record(records.sums, measure, start))[None]
-
-    def _limit(self, records: Records, measure: EpochMeasure) -> float:
-        return self._figures.limit(measure, single=records.sums is None)
+        leverage, moment = largest_record(records.sums, measure, start)
+        mu = figures.mu(d, leverage, moment)
+        return mu[None], figures.limit_of_sums(measure, records.trace, leverage, float(mu))
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -368,7 +379,7 @@ class ContinualNoise(Rule):
         told, comes = message(update), not account.deleted
         batch = (told.added if comes else told.deleted) if self.by_rows else None
         records = Records.of(epoch.measure, block, batch)
-        single, cap = self._singly(records, epoch.measure), self._limit(records, epoch.measure)
+        single, cap = self._singly(records, epoch.measure)
         shares = np.ones_like(single) if math.isinf(cap) else records.shares(cuts, cap, single, comes=comes)
         event = records.event(shares)
         mu, together = float((shares * single).max()), event.share * self.mu(event)
