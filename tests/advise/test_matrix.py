@@ -102,7 +102,13 @@ def test_documented_outcomes(play, attack, name, labels, replays):
 def test_honest_clients_are_served(dealt, play, name):
     cost = play(HONEST, name)
     assert cost.deletions_served == cost.deletions_asked
-    if name not in ("ownership", "whole-messages", "minimum-rows", "rows+minimum"):  # wait, or delete whole messages
+    if name not in (
+        "ownership",
+        "whole-messages",
+        "minimum-rows",
+        "rows+minimum",
+        "hardened+messages",
+    ):  # wait, or delete whole messages
         assert cost.refused == 0
     server = Federation.behind(dealt.scenario, defence(name).config(dealt.context()))
     assert (cost.head_error < 1e-9) == server.known.exact

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
 from exhume import Ledger, Server, Summary, Update
-from exhume.defence import Config, Entry, build, hardened_config, load_server, save_server
+from exhume.defence import Bounds, Config, Entry, build, hardened_config, load_server, save_server
 from exhume.defence.admission import Ownership
 from exhume.defence.default import OUTLIER
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
 from exhume.defence.release._cuts import Records
-from exhume.defence.release._epoch import FLOOR, Draws, Epoch, EpochMeasure, solve
+from exhume.defence.release._epoch import FLOOR, RIDGE, Draws, Epoch, EpochMeasure, solve
 from exhume.defence.release._factorisation import Factorisation, square_root
 from exhume.defence.release._packed import add_products, diagonal, identity, packed, unpacked, whole
 from exhume.defence.release._told import noise_of_history
@@ -178,13 +178,32 @@ class TestDraws:
         np.testing.assert_allclose(np.diag(spread), 2 * 0.25, rtol=0.05)
         np.testing.assert_allclose(spread[np.tril_indices(4, -1)], 0.25, rtol=0.05)
 
-    def test_a_gram_below_the_floor_is_lifted_and_no_other(self):
-        moment = np.ones((3, 1))
-        for values, is_lifted in (((1.0, 2.0, 3.0), False), ((0.5 * FLOOR, 2.0, 3.0), True), ((-5.0, 2.0, 3.0), True)):
-            gram = np.diag(values)
-            solved, lifted = solve(packed(gram), moment, lambda gram=gram: packed(gram))
-            assert (lifted is not None) is is_lifted
-            np.testing.assert_allclose(solved[:, 0], 1 / np.maximum(values, FLOOR))
+    @pytest.mark.parametrize(
+        ("least", "ridge"),
+        [(1.0, 0.0), (FLOOR, 0.0), (0.99 * FLOOR, RIDGE), (0.2, 2 * RIDGE), (-0.2, 4 * RIDGE), (-5.0, 32 * RIDGE)],
+    )
+    def test_a_gram_with_a_pivot_below_the_floor_gets_the_first_ridge_that_suffices(self, least, ridge):
+        rng = np.random.default_rng(0)
+        gram, moment = np.diag([2.0, least, 3.0]), rng.normal(size=(3, 2))
+        gram[2, 0] = gram[0, 2] = 0.3
+        solved, lifted = solve(packed(gram), moment, lambda: packed(gram))
+        expected = gram + ridge * np.eye(3)
+        np.testing.assert_allclose(expected @ solved, moment, rtol=1e-12)
+        assert (lifted is None) is (ridge == 0.0)
+        if lifted is not None:
+            np.testing.assert_allclose(lifted, expected, rtol=1e-12)
+
+    def test_what_is_not_a_number_is_an_error_and_no_endless_search(self):
+        gram = np.full((3, 3), np.nan)
+        with pytest.raises(np.linalg.LinAlgError, match="no ridge"):
+            solve(packed(gram), np.ones((3, 1)), lambda: packed(gram))
+
+    def test_noise_about_the_measure_itself_leaves_no_pivot_below_the_floor(self):
+        d, rng = 96, np.random.default_rng(1)
+        for _ in range(40):
+            noise = rng.normal(size=(d, d))
+            gram = np.eye(d) + 0.7 / (2 * math.sqrt(d)) * (noise + noise.T) / math.sqrt(2)
+            assert np.linalg.cholesky(gram).diagonal().min() ** 2 > FLOOR
 
 
 def played(rule, updates, start=None):
@@ -637,9 +656,71 @@ class TestOutliers:
         assert limited.quote(Batch(features, labels)) == plain.quote(Batch(features, labels))
         assert limited.quote(far) < plain.quote(far) == pytest.approx(32.0 * math.sqrt(2.0))
 
+    @pytest.mark.parametrize(("n", "length"), [(1, 0.5), (3, 1.0), (40, 1.0)])
+    def test_sums_are_held_to_average_records_as_many_as_their_trace_may_be_of(self, n, length):
+        """By the figure that bounds all records in them, and by the leverage alone, whichever is less."""
+        longest = 40.0
+        rule = ContinualNoise(0.1, cap=1.0, outlier=4.0, longest=longest, grows=False, key=KEY)
+        server = server_of(rule)
+        server.head()
+        measure, (s, tau) = rule._epoch.measure, rule.event_noise(D)
+        rule.told()
+        block = Summary(n * (length * longest) ** 2 / D * np.eye(D), np.zeros((D, C)))
+        count = n * length**2
+        usual = (min(count, 1.0) * D + C * count) / measure.rows
+
+        def mu(leverage, predicted):
+            moment = math.sqrt(leverage) * (1 + math.sqrt(predicted))
+            return Factorisation.of(1000).sensitivity * math.hypot(leverage / (math.sqrt(2) * tau), moment / s)
+
+        white = np.linalg.solve(np.tril(measure.factor), np.eye(D)) * math.sqrt(block.gram[0, 0])
+        leverage = np.linalg.eigvalsh(white @ white.T)[-1]
+        largest = mu(leverage, np.linalg.eigvalsh(measure.head.T @ block.gram @ measure.head)[-1])
+        limit = 4.0 * min(mu(usual, 1.0 + count), largest * usual / leverage)
+        assert limit < 0.5 * largest
+        server.submit(Update.adding(block), "a")
+        assert rule.accounts[-1].mu == pytest.approx(limit, rel=1e-9)
+        server.submit(Update.deleting(block), "a")
+        rule.told()
+        np.testing.assert_allclose(rule._epoch.totals.gram, identity(D), atol=1e-9)
+
+    def test_many_small_messages_of_sums_move_heads_no_more_than_few_large_ones(self):
+        """Multiples of the identity, as much as a client may have, in up to ten messages a row."""
+        longest, client = 40.0, 60
+        found = {}
+        for messages in (1, 60, 600):
+            rule = ContinualNoise(0.1, cap=1.0, outlier=4.0, longest=longest, grows=False, key=KEY)
+            server = server_of(rule, ledger(3000))
+            server.head()
+            block = Summary(client * longest**2 / D / messages * np.eye(D), np.zeros((D, C)))
+            for i in range(messages):
+                server.submit(Update.adding(Summary((1 + 1e-6 * i) * block.gram, block.moment)), "a")
+            rule.told()
+            shown = whole(rule._epoch.totals.gram, D) - np.eye(D)
+            found[messages] = np.linalg.eigvalsh(shown)[-1]
+            uncut = np.linalg.eigvalsh(client * longest**2 / D * np.linalg.inv(np.tril(rule._epoch.measure.factor)))[-1]
+        # Each has at most outlier times the leverage of its share: together that of the client's rows.
+        allowed = 4.0 * client * (D + C) / rule._epoch.measure.rows
+        assert max(found.values()) <= allowed * 1.01 < 0.2 * uncut
+
+    def test_honest_sums_count_whole(self):
+        longest = 1.25 * np.linalg.norm(rows(2000)[0], axis=1).max()
+        rule = ContinualNoise(0.1, cap=1e-6, outlier=4.0, longest=longest, grows=False, key=KEY)
+        server = server_of(rule, ledger(2000))
+        server.head()
+        for n in (2, 10, 100, 600):
+            block = Summary.of(*rows(n, 77 + n), C)
+            server.submit(Update.adding(block), "a")
+            account = rule.accounts[-1]
+            assert account.together == pytest.approx(rule.mu(rule.shown(block)), rel=1e-9)
+
     def test_it_needs_a_cap_and_is_in_the_configuration_only_where_it_is_set(self):
         with pytest.raises(InputError, match="no cap"):
             ContinualNoise(0.1, outlier=4.0)
+        with pytest.raises(InputError, match="no outlier"):
+            ContinualNoise(0.1, cap=3.0, longest=4.0)
+        with pytest.raises(InputError, match="longest"):
+            ContinualNoise(0.1, cap=3.0, outlier=4.0, longest=0.0)
         assert "outlier" not in ContinualNoise(0.1, cap=3.0).configuration()
         assert ContinualNoise(0.1, cap=3.0, outlier=2.0).configuration()["outlier"] == 2.0
 
@@ -647,3 +728,9 @@ class TestOutliers:
         assert hardened_config(D, rows=400).release[0].options["outlier"] == OUTLIER == 4.0
         assert "outlier" not in hardened_config(D, rows=400, show_rows=False, keep_totals=True).release[0].options
         assert "outlier" not in hardened_config(D, rows=400, outlier=None).release[0].options
+
+    @pytest.mark.parametrize("options", [{}, {"show_rows": False}, {"show_rows": False, "keep_totals": True}])
+    def test_only_a_server_that_takes_whole_messages_is_told_how_long_rows_may_be(self, options):
+        bounds = Bounds(7.0, 10, 20)
+        found = hardened_config(D, rows=400, bounds=bounds, **options).release[0].options
+        assert found.get("longest") == (7.0 if options == {"show_rows": False} else None)

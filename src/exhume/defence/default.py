@@ -186,12 +186,21 @@ def _admission(bounds: Bounds | None, show_rows: bool, keep_totals: bool, least_
 
 
 def public_totals(public: tuple[ArrayLike, ArrayLike], classes: int, rows: int | None) -> Summary:
-    """Return the totals of public features and labels, as large as those of a ledger of so many rows."""
-    sample = Summary.of(*public, classes)
-    if len(np.asarray(public[1])) < sample.d:
-        raise InputError("public", f"as many rows as features at least ({sample.d})", len(np.asarray(public[1])))
-    times = 1.0 if rows is None else rows / len(np.asarray(public[1]))
-    return Summary(times * sample.gram, times * sample.moment)
+    """Return the totals of public features and labels, as large as those of a ledger of so many rows.
+
+    The gram is shrunk towards a multiple of the identity as Ledoit and Wolf (2004) do: of a sample the smallest
+    eigenvalues come out too small, so that the records of others would lie far outside of it.
+    """
+    sample, features = Summary.of(*public, classes), np.asarray(public[0], dtype=float)
+    from sklearn.covariance import ledoit_wolf_shrinkage  # takes a while to come
+
+    n, d = features.shape
+    if n < d:
+        raise InputError("public", f"as many rows as features at least ({d})", n)
+    share = ledoit_wolf_shrinkage(features, assume_centered=True)
+    gram = (1.0 - share) * sample.gram + share * float(np.trace(sample.gram)) / d * np.eye(d)
+    times = 1.0 if rows is None else rows / n
+    return Summary(times * gram, times * sample.moment)
 
 
 def hardened(
