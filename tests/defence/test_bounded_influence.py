@@ -232,6 +232,31 @@ class TestOnAGrid:
         assert "1 clients already" in again.refuse(update, "bob")
 
 
+@pytest.mark.parametrize("mode", [{}, {"show_rows": False}, {"show_rows": False, "keep_totals": True}])
+def test_a_message_without_rows_or_sums_takes_no_seat_and_no_event(mode):
+    """64,000 of them once took 4 to 9 points from everybody, and names that sent one took every seat of a grid."""
+    zero = Summary.zeros(D, C)
+    server = hardened(Ledger.zeros(D, C, GAMMA, grid=2.0**-20), bounds=BOUNDS, rows=50, **mode)
+    seats = server.admission[0].clients
+    nothing = [Update(zero, zero), count(Update(zero, zero), added=[1, 0, 0])]
+    for i in range(seats + 3):
+        receipt = server.submit(nothing[i % 2], f"name {i}")
+        assert not receipt.accepted and receipt.reason == "bounded-influence: a message without rows or sums"
+    assert server.counts.submissions == 0
+    features, labels = np.ones((1, D)) / 4, [0]
+    fine = itemise(C, add=(features, labels))
+    assert server.submit(fine if not mode else Update(fine.add, fine.delete), "newcomer").accepted
+
+
+def test_rows_whose_sums_are_nothing_count_all_the_same():
+    server = hardened(Ledger.zeros(D, C, GAMMA), bounds=BOUNDS, rows=50)
+    tiny = 2.0**-700 * np.arange(1, 1 + 2 * D).reshape(2, D)
+    update = itemise(C, add=(np.vstack([tiny, -tiny]), [0] * 4))
+    assert update.add.is_zero
+    assert [server.submit(update, "m").accepted for _ in range(5)] == [True] * 3 + [False] * 2
+    assert server.admission[0].rows("m") == 12
+
+
 class TestNobodyGetsCreditForWhatNeverCame:
     """An attacker who had only the docs found each of these; the account of a client must be what it has standing."""
 

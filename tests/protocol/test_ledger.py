@@ -1,3 +1,4 @@
+import itertools
 import pickle
 
 import numpy as np
@@ -278,6 +279,23 @@ class TestRounds:
         ledger, blocks = self.parts()
         most = Update.deleting(sum(blocks[1:6], blocks[0]))
         assert [error is None for error in ledger.apply_round([most, most])] == [True, False]
+
+    @pytest.mark.parametrize("deletes", [False, True])
+    def test_on_a_grid_each_update_of_a_round_is_judged_alone(self, deletes):
+        """What rounds away beside somebody else's number was accepted where that was there: it told their labels."""
+        row, tiny = np.array([[1.5, 2.0, 1.0, 0.5]]), np.array([[2.0**-60, 0.0, 0.0, 0.0]])
+        make = Update.deleting if deletes else Update.adding
+        for label, guess in itertools.product(range(2), range(2)):
+            for factored in (True, False):
+                ledger = Ledger(Summary.of(row, [label], 2), 1e-3, grid=2.0**-6)
+                twin = ledger.copy()
+                theirs, probe = (Summary.of(f, [y], 2, factored=factored) for f, y in ((row, label), (tiny, guess)))
+                errors = ledger.apply_round([make(theirs), make(probe)])
+                assert errors[0] is None and errors[1].allowed == "on the ledger's grid of 0.015625 (use snap)"
+                twin.apply(make(theirs))
+                assert bits(ledger) == bits(twin)
+                kept = bits(ledger)
+                assert None not in ledger.apply_round([make(probe), make(probe)]) and bits(ledger) == kept
 
     def test_a_round_is_one_update(self):
         ledger, blocks = self.parts()

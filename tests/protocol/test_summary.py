@@ -171,8 +171,20 @@ def test_update_net_and_magnitude():
 def test_update_sides_must_match():
     with pytest.raises(InputError, match="delete must be of the same size as add"):
         Update(summary(d=4), summary(d=5))
-    with pytest.raises(InputError, match="pairs must be at least 1"):
+    with pytest.raises(InputError, match="pairs must be a whole number of at least 1"):
         Update(summary(), summary(), 0)
+
+
+@pytest.mark.parametrize("pairs", [1.0, True, float("nan"), "2", np.float32(2), 2**63, np.uint64(2**63)])
+def test_what_is_no_count_of_pairs_is_refused_where_the_update_is_made(pairs):
+    """One such message stopped a whole round, another every later save of the server."""
+    with pytest.raises(InputError, match=r"pairs must be (a whole number of at least 1|at most 9223372036854775807)"):
+        Update(summary(), summary(), pairs)
+
+
+def test_a_count_of_pairs_is_a_plain_number():
+    made = Update(summary(), summary(), np.int64(3))
+    assert made.pairs == 3 and type(made.pairs) is int
 
 
 def test_tiny_values_are_not_taken_for_zero():

@@ -12,7 +12,9 @@ from exhume.errors import InputError
 from exhume.numerics import Matrix
 
 __all__ = [
+    "MOST",
     "SYMMETRY_TOLERANCE",
+    "as_count",
     "as_features",
     "as_labels",
     "as_matrix",
@@ -28,6 +30,9 @@ Summing n products in any order errs by at most n u max(diag S), u = 2**-53, so 
 gram differ by at most 2 n u max(diag S). With n up to 2**24 rows in one batch that is 2**-28.
 """
 
+MOST = 2**63 - 1
+"""The largest counter, count or number of pairs: what 64 bits with a sign hold."""
+
 _TILE = 128
 _LONGEST_NAME = 256
 
@@ -37,6 +42,15 @@ def extent(a: Matrix) -> float:
     if a.size == 0:
         return 0.0
     return max(float(a.max()), -float(a.min()))
+
+
+def as_count(value: Any, field: str) -> int:
+    """Return ``value`` as a plain whole number of at least 1, or say what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(field, "a whole number of at least 1", value)
+    if value > MOST:
+        raise InputError(field, f"at most {MOST}", value)
+    return int(value)
 
 
 def as_matrix(value: Any, field: str, shape: tuple[int | None, int | None] = (None, None)) -> Matrix:

@@ -170,21 +170,28 @@ class Ledger:
 
         Where the sum of all does not fit, halves are tried, the first before the second, down to single updates: an
         update that the ledger cannot take is left out, and the others are taken. Of updates that fit one by one but not
-        together, those that came first are taken.
+        together, those that came first are taken. Whether one is on the grid is found for each alone: beside somebody
+        else's numbers a small one would round away, and be taken where it says something of theirs.
 
         With ``proved`` the caller knows that ``S + gamma I`` stays positive definite: no factor is made before somebody
         asks for a head or a solve.
         """
+        if self._grid is not None and len(updates) > 1:
+            off = [_off_grid(update, self._grid) for update in updates]
+            if any(error is not None for error in off):
+                fit = [update for update, error in zip(updates, off, strict=True) if error is None]
+                errors = iter(self.apply_round(fit, proved=proved) if fit else [])
+                return [next(errors) if error is None else error for error in off]
         try:
             self._apply(*_summed(updates), proved=proved)
         except InputError as error:
             if len(updates) == 1:
                 return [error]
             trial = self.copy()
-            errors = trial._apply_halves(updates)
-            if None in errors:
+            found = trial._apply_halves(updates)
+            if None in found:
                 self._become(trial)
-            return errors
+            return found
         return [None] * len(updates)
 
     def checkpoint(self) -> Callable[[], None]:
@@ -401,6 +408,14 @@ class Ledger:
     def __repr__(self) -> str:
         grid = "" if self._grid is None else f", grid={self._grid}"
         return f"Ledger(d={self.d}, c={self.c}, gamma={self._gamma}{grid}, updates={self._updates})"
+
+
+def _off_grid(update: Update, grid: float) -> InputError | None:
+    try:
+        check_on_grid(update, grid)
+    except InputError as error:
+        return error
+    return None
 
 
 def _summed(updates: Sequence[Update]) -> tuple[Update, Lost]:

@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 from exhume.errors import InputError
 from exhume.numerics import Matrix
-from exhume.protocol._checks import as_features, as_labels
+from exhume.protocol._checks import MOST, as_features, as_labels
 from exhume.protocol.summary import Summary, Update
 
 __all__ = ["MOST", "MOST_TAG", "Batch", "Message", "count", "itemise", "message"]
-
-MOST = 2**63 - 1
-"""The largest counter, count or number of pairs: what 64 bits with a sign hold."""
 
 MOST_TAG = 64
 """The most bytes of a tag."""
@@ -72,8 +69,6 @@ class Message(Update):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pairs > MOST:
-            raise InputError("pairs", f"at most {MOST}", self.pairs)
         if not 0 <= self.counter <= MOST:
             raise InputError("counter", f"from 0 to {MOST}", self.counter)
         if len(self.tag) > MOST_TAG:

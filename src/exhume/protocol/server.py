@@ -14,6 +14,7 @@ import numpy as np
 from exhume.errors import InputError, RefusedError, SingularStateError
 from exhume.protocol._checks import as_name
 from exhume.protocol.head import Head
+from exhume.protocol.interrupts import HeldBack
 from exhume.protocol.ledger import Ledger
 from exhume.protocol.rules import Accountant, AdmissionRule, Counts, Exposure, Heads, Occasion, ReleaseRule
 from exhume.protocol.summary import Update
@@ -52,8 +53,10 @@ class Server:
     for whoever reads or saves the whole server.
 
     A step counts whole or not at all. If anything in it raises (a rule, the accountant, an interrupt), the ledger is
-    bitwise as before, and counts, head and the memories of all rules are as before. A message that cannot be applied is
-    no error: its sender gets a receipt that says so, and the rest of its round is served.
+    bitwise as before, and counts, head and the memories of all rules are as before. Ctrl-C and SIGTERM wait for the end
+    of a computation: they take the step back, or come right after it where it counts already (`counts` tells). A
+    message that cannot be applied is no error: its sender gets a receipt that says so, and the rest of its round is
+    served.
 
     Parameters
     ----------
@@ -200,15 +203,17 @@ class Server:
     def _whole_step(self, clients: tuple[str, ...]) -> Iterator[None]:
         """Take everything back that the block did, if it does not end well."""
         counts, head = self._counts, self._head
-        with ExitStack() as undo:
-            undo.callback(self.resume, counts, head)
-            undo.callback(self._ledger.checkpoint())
+        with HeldBack() as signals:
+            with ExitStack() as undo:
+                undo.callback(self.resume, counts, head)
+                undo.callback(self._ledger.checkpoint())
+                for part in self._parts():
+                    undo.callback(part.checkpoint(clients))
+                yield
+                signals.let_through()
+                undo.pop_all()
             for part in self._parts():
-                undo.callback(part.checkpoint(clients))
-            yield
-            undo.pop_all()
-        for part in self._parts():
-            part.settle()
+                part.settle()
 
     def _refusals(self, pending: Sequence[tuple[str, Update]]) -> list[RefusedError | None]:
         found: list[RefusedError | None] = []

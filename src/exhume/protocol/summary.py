@@ -12,7 +12,7 @@ from scipy.linalg.blas import dsyrk
 
 from exhume.errors import InputError
 from exhume.numerics import Matrix, mirrored
-from exhume.protocol._checks import as_features, as_labels, as_matrix, check_finite, check_symmetric
+from exhume.protocol._checks import as_count, as_features, as_labels, as_matrix, check_finite, check_symmetric
 from exhume.protocol.gram import DenseGram, FactorGram, Gram, RowsGram, combined, negated, no_gram, sealed
 
 __all__ = ["Summary", "Update"]
@@ -325,8 +325,7 @@ class Update:
                 f"of the same size as add (d = {self.add.d}, c = {self.add.c})",
                 f"d = {self.delete.d}, c = {self.delete.c}",
             )
-        if self.pairs < 1:
-            raise InputError("pairs", "at least 1", self.pairs)
+        object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
 
     @classmethod
     def adding(cls, summary: Summary) -> Update:

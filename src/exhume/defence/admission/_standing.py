@@ -16,7 +16,7 @@ class StandingBlocks:
 
     def __init__(self) -> None:
         self._held: dict[str, dict[bytes, int]] = {}
-        self._steps: list[tuple[str, Counter[bytes], int]] = []
+        self._before: list[tuple[str, bytes, int]] = []
 
     def missing(self, client: str, wanted: Counter[bytes]) -> int:
         """Return how many of the digests a client does not have standing."""
@@ -30,32 +30,34 @@ class StandingBlocks:
     def note(self, client: str, digests: Counter[bytes]) -> None:
         """Take up what a client added."""
         self._move(client, digests, 1)
-        self._steps.append((client, digests, -1))
 
     def retire(self, client: str, digests: Counter[bytes]) -> None:
         """Take out what a client deleted."""
         self._move(client, digests, -1)
-        self._steps.append((client, digests, 1))
 
     def mark(self) -> Undo:
         """Return what takes back everything since."""
-        self._steps = []
+        self._before = []
 
         def undo() -> None:
-            for client, digests, sign in reversed(self._steps):
-                self._move(client, digests, sign)
-            self._steps = []
+            for client, key, stood in reversed(self._before):
+                self._put(client, key, stood)
+            self._before = []
 
         return undo
 
     def _move(self, client: str, digests: Counter[bytes], sign: int) -> None:
         held = self._held.setdefault(client, {})
         for key, n in digests.items():
-            left = held.get(key, 0) + sign * n
-            if left > 0:
-                held[key] = left
-            else:
-                held.pop(key, None)
+            stood = held.get(key, 0)
+            self._before.append((client, key, stood))  # first, and as it was: wherever this stops, it can be undone
+            self._put(client, key, stood + sign * n)
+
+    def _put(self, client: str, key: bytes, count: int) -> None:
+        if count > 0:
+            self._held[client][key] = count
+        else:
+            self._held[client].pop(key, None)
 
     def remembered(self) -> dict[str, dict[str, int]]:
         """Return it as plain values."""

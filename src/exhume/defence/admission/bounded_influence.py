@@ -55,6 +55,8 @@ class BoundedInfluence(Saveable, AdmissionRule):
     and lengths are added when a message comes and taken off when it goes, and these nobody can make up. Three numbers
     are kept per client, and the cost of a message does not depend on what came before.
 
+    A message without rows or sums is refused: it would take a seat, and an event of the noise, for nothing.
+
     With bounded messages nothing is absorbed: totals of N standing rows have entries of at most ``N b^2``, so that one
     rounding takes at most ``2^-53 N b^2``, whatever was sent before and taken back.
 
@@ -139,7 +141,9 @@ class BoundedInfluence(Saveable, AdmissionRule):
             new = sum(name not in self._standing for name in passed)
             if len(self._standing) + new >= self.clients:
                 return f"{self.name}: there are {self.clients} clients already"
-        if not update.add.is_zero and (reason := self._too_much(self._after(update, client))) is not None:
+        if self._empty(update):
+            return f"{self.name}: a message without rows or sums"
+        if self._adds(update) and (reason := self._too_much(self._after(update, client))) is not None:
             return f"{self.name}: after this message '{client}' would have {reason}"
         return None
 
@@ -150,6 +154,15 @@ class BoundedInfluence(Saveable, AdmissionRule):
     def checkpoint(self, clients: Sequence[str]) -> Undo:
         """Keep what these clients have."""
         return keep_entries(self._standing, clients)
+
+    def _adds(self, update: Update) -> bool:
+        """Say whether anything comes: rows count, also where their sums are nothing."""
+        return not update.add.is_zero or (self.by_rows and message(update).added is not None)
+
+    def _empty(self, update: Update) -> bool:
+        told = message(update)
+        shown = any(batch is not None and len(batch.features) for batch in (told.added, told.deleted))
+        return update.add.is_zero and update.delete.is_zero and not shown
 
     def _too_much(self, standing: Matrix) -> str | None:
         most, longest = self.bounds.client_rows, self.bounds.longest

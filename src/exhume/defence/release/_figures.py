@@ -26,7 +26,7 @@ from exhume.defence.release._epoch import EpochMeasure, NoisedEvent
 from exhume.defence.release._factorisation import Factorisation
 from exhume.numerics import Matrix
 
-__all__ = ["LANCZOS", "MISSED", "Figures", "largest_record", "record_sizes"]
+__all__ = ["LANCZOS", "MISSED", "Figures", "Sums", "largest_record", "missed", "record_sizes"]
 
 LANCZOS = 40
 """Steps: always as many, so that the work tells nothing. The bound is 10% above the eigenvalue at d = 512."""
@@ -76,6 +76,26 @@ class Figures:
         # What an average record adds: a leverage of d / rows, and a label that the head knows nothing of.
         return min(cap, self.outlier * float(self.mu(len(measure.head), leverage, math.sqrt(leverage))))
 
+    def of_sums(self, measure: EpochMeasure, sums: Sums) -> float:
+        """Return a mu that no record in sums is above, whatever is shown of them.
+
+        Where they are cut, more than the record's share of it changes with a record: what is shown of the others does,
+        too. A record r that joins others of size M changes the sum by ``share r`` and by the change of the share, at
+        most ``max(share, 1 - share)``, times M, which is at most the block and a record. Nothing of that is added where
+        the others alone would not be cut either.
+        """
+        limit = self.limit_of_sums(measure, sums.trace, sums.leverage, sums.mu)
+        share = min(1.0, limit / max(sums.mu, 1e-300))
+        # The others have one record less, and their bound is overstated at most as much as this one could be.
+        fewer = sums.trace if self.longest is None else max(sums.trace - self.longest**2, 0.0)
+        more = 1.0 / (1.0 - missed(len(measure.head)))
+        limit = self.limit_of_sums(measure, fewer, sums.leverage * more, sums.mu * more)
+        if sums.few:  # the other one may be known alone
+            limit = min(limit, self.limit(measure))
+        if sums.mu * more <= limit:
+            return sums.mu
+        return share * sums.mu + max(share, 1.0 - share) * (sums.block + sums.mu)
+
     def limit_of_sums(self, measure: EpochMeasure, trace: float, leverage: float, mu: float) -> float:
         """Return the largest mu that a block of sums may have by what bounds all records in it.
 
@@ -96,10 +116,26 @@ class Figures:
             return math.inf if self.cap is None else self.cap
         (d, c), count = measure.head.shape, trace / self.longest**2
         # In proportion to the trace, of which a client has a public share: nothing is won by many small messages.
-        usual = (min(count, 1.0) * d + c * count) / max(measure.rows, 1.0)
+        usual: float = (min(count, 1.0) * d + c * count) / max(measure.rows, 1.0)
         # The head predicts about 1 for each: labels are one-hot.
         together = float(self.mu(d, usual, math.sqrt(usual) * (1.0 + math.sqrt(1.0 + count))))
         return self.outlier * min(together, mu * usual / max(leverage, 1e-300))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is known of the records in a block of sums."""
+
+    trace: float
+    """That of the block's gram."""
+    leverage: float
+    """What no record's is above."""
+    mu: float
+    """What that of no record is above, uncut."""
+    block: float
+    """That of all of it together, uncut."""
+    few: bool
+    """Whether there may be no more than two."""
 
 
 def record_sizes(white: Matrix, sides: Matrix) -> tuple[Matrix, Matrix]:
@@ -134,12 +170,18 @@ def largest_record(event: NoisedEvent, measure: EpochMeasure, start: Matrix) -> 
     return leverage, math.sqrt(leverage) * (1.0 + math.sqrt(predicted))
 
 
+def missed(d: int) -> float:
+    """Return the share of the largest eigenvalue that Lanczos' method is below with a probability of `MISSED`."""
+    if d <= LANCZOS:
+        return 0.0
+    return math.pow(math.log(1.648 * math.sqrt(d) / MISSED) / (2 * LANCZOS - 1), 2)
+
+
 def _largest_eigenvalue(gram: Matrix, start: Matrix) -> float:
     """Return a number that the largest eigenvalue of a positive semidefinite matrix is not above, but for `MISSED`."""
     d, gram = len(gram), np.asfortranarray(gram)
     if d <= LANCZOS:
         return float(eigvalsh(gram)[-1])
-    share = (math.log(1.648 * math.sqrt(d) / MISSED) / (2 * LANCZOS - 1)) ** 2
     diagonal, beside = np.zeros(LANCZOS), np.zeros(LANCZOS)
     v, before = start / np.linalg.norm(start), np.zeros(d)
     for i in range(LANCZOS):
@@ -148,4 +190,4 @@ def _largest_eigenvalue(gram: Matrix, start: Matrix) -> float:
         w -= diagonal[i] * v
         beside[i] = np.linalg.norm(w)
         before, v = v, w / max(float(beside[i]), 1e-300)
-    return float(eigvalsh_tridiagonal(diagonal, beside[:-1])[-1]) / (1.0 - share)
+    return float(eigvalsh_tridiagonal(diagonal, beside[:-1])[-1]) / (1.0 - missed(d))

@@ -42,7 +42,7 @@ from exhume.defence.release._cuts import CutStep, Records, Shares
 from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
 from exhume.defence.release._evaluator import EventTally
 from exhume.defence.release._factorisation import Factorisation
-from exhume.defence.release._figures import Figures, largest_record
+from exhume.defence.release._figures import Figures, Sums, largest_record
 from exhume.defence.release._packed import diagonal, packed, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
 from exhume.defence.release._told import Told
@@ -240,18 +240,28 @@ class ContinualNoise(Rule):
         batch = block if isinstance(block, Batch) else None
         summary = Summary.of(block.features, block.labels, self._epoch.draws.c) if isinstance(block, Batch) else block
         records = Records.of(measure, summary, batch)
-        single, limit = self._singly(records, measure)
+        sums = self._known(records, measure)
+        if sums is not None:
+            return math.sqrt(2.0) * self._figures.of_sums(measure, sums)
+        single, limit = self._singly(records, measure, None)
         return math.sqrt(2.0) * min(float(single.max()), limit)
 
-    def _singly(self, records: Records, measure: EpochMeasure) -> tuple[Matrix, float]:
-        """Return the mu of each record of a block, uncut, or one that bounds them all; and what it may be at most."""
-        d, figures = len(measure.head), self._figures
+    def _known(self, records: Records, measure: EpochMeasure) -> Sums | None:
+        """Return what is known of the records in sums; None where they are known one by one."""
         if records.sums is None:
-            return figures.mu(d, *records.sizes), figures.limit(measure)
-        start = keyed_generator(self._key, START, self._number.to_bytes(8, "little")).standard_normal(d)
+            return None
+        start = keyed_generator(self._key, START, self._number.to_bytes(8, "little")).standard_normal(len(measure.head))
         leverage, moment = largest_record(records.sums, measure, start)
-        mu = figures.mu(d, leverage, moment)
-        return mu[None], figures.limit_of_sums(measure, records.trace, leverage, float(mu))
+        mu = float(self._figures.mu(len(measure.head), leverage, moment))
+        rows = records.sums.rows
+        return Sums(records.trace, leverage, mu, self.mu(records.sums), rows is not None and rows.shape[1] <= 2)
+
+    def _singly(self, records: Records, measure: EpochMeasure, sums: Sums | None) -> tuple[Matrix, float]:
+        """Return the mu of each record of a block, uncut, or one that bounds them all; and what it may be at most."""
+        if sums is None:
+            return self._figures.mu(len(measure.head), *records.sizes), self._figures.limit(measure)
+        limit = self._figures.limit_of_sums(measure, sums.trace, sums.leverage, sums.mu)
+        return np.array([sums.mu]), limit
 
     def masked_totals(self, ledger: Ledger) -> tuple[Matrix, Matrix]:
         """Return the noisy ``A`` and ``G`` of the present state: all that heads can tell, for the evaluator."""
@@ -379,10 +389,12 @@ class ContinualNoise(Rule):
         told, comes = message(update), not account.deleted
         batch = (told.added if comes else told.deleted) if self.by_rows else None
         records = Records.of(epoch.measure, block, batch)
-        single, cap = self._singly(records, epoch.measure)
+        sums = self._known(records, epoch.measure)
+        single, cap = self._singly(records, epoch.measure, sums)
         shares = np.ones_like(single) if math.isinf(cap) else records.shares(cuts, cap, single, comes=comes)
         event = records.event(shares)
-        mu, together = float((shares * single).max()), event.share * self.mu(event)
+        mu = float((shares * single).max()) if sums is None else self._figures.of_sums(epoch.measure, sums)
+        together = event.share * self.mu(event)
         return event, replace(account, mu=mu, block=together, rows=len(single) if records.shown else 0)
 
     def _draw(self, epoch: Epoch, blocks: Sequence[tuple[NoisedEvent, float]]) -> Matrix:
