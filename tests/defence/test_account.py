@@ -126,21 +126,34 @@ def test_of_sums_the_figure_bounds_what_any_record_in_them_changes(batch, option
         assert account.mu <= options.get("cap", math.inf) * within or "longest" in options
 
 
-def test_a_heavy_record_in_sums_that_are_cut_changes_what_is_shown_of_the_others():
-    """Found by somebody who had only the docs: its share went into that of all, and the account knew nothing of it."""
+@pytest.mark.parametrize(("times", "least"), [(0.05, 1.2), (1.01, 2.0)])
+def test_a_heavy_record_in_sums_that_are_cut_changes_what_is_shown_of_the_others(times, least):
+    """Found by somebody who had only the docs: its share went into that of all, and the account knew nothing of it.
+
+    Both messages are cut, or the one with the record alone: then it changes more than its own uncut figure.
+    """
     d = 24
     public = Summary.of(np.vstack([np.eye(d), -np.eye(d)] * 2), np.zeros(4 * d, dtype=int), C)
     features, labels = 10.0 * np.eye(d), np.arange(d) % C
+    sums = [Summary.of(np.vstack([features, features[:n]]), np.append(labels, labels[:n]), C) for n in (0, 1)]
+
+    def server(cap):
+        rule = ContinualNoise(0.2, public=public, cap=cap, grows=False, key=KEY)
+        made = Server(Ledger.zeros(d, C, GAMMA), release=Chain([rule, Heads()]))
+        made.head()
+        return made, rule
+
+    free = server(None)[1]
+    uncut, own = (free.quote(block) / math.sqrt(2) for block in sums)
     found = []
-    for more in (0, 1):
-        rule = ContinualNoise(0.2, public=public, cap=1.0, grows=False, key=KEY)
-        server = Server(Ledger.zeros(d, C, GAMMA), release=Chain([rule, Heads()]))
-        block = Summary.of(np.vstack([features, features[:more]]), np.append(labels, labels[:more]), C)
-        server.submit(Update.adding(block), "a")
+    for block in sums:
+        made, rule = server(times * uncut)
+        made.submit(Update.adding(block), "a")
         rule.told()
         found.append((whole(rule._epoch.totals.gram, d), rule._epoch.totals.moment))
     apart = rule._figures.mu(d, *(np.linalg.norm(one - other) for one, other in zip(*found, strict=True)))
-    assert 1.2 < apart <= rule.accounts[-1].mu
+    assert least * times * uncut < apart <= rule.accounts[-1].mu
+    assert bool(apart > own) is (times > 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -162,3 +162,8 @@ def test_half_a_memory_of_rows_can_be_taken_back():
         assert held.remembered() != before
         undo()
         assert held.remembered() == before
+    undo = held.mark()
+    held.retire("a", Counter({b"2": 2}))
+    held.note("a", Counter({b"2": 1}))  # the same row goes and comes
+    undo()
+    assert held.remembered() == before
