@@ -11,7 +11,7 @@ from exhume.advise.advice import ABOVE, LEVEL, POWER, deletions_for, detectable
 from exhume.advise.defences import defence
 from exhume.advise.records import CellResult
 from exhume.advise.run import Cell, Request, matrix_of
-from exhume.simulate.attackers import Attacker, absorb, error_oracle, identity_blocks
+from exhume.simulate.attackers import Attacker, _filling, absorb, error_oracle, poison
 from exhume.simulate.federation import Federation
 from exhume.simulate.scenario import spread_records
 from exhume.simulate.siege import HONEST_AFTER, besiege, honest_cost
@@ -117,12 +117,22 @@ def test_front_running_stops_honest_clients_where_duplicates_are_refused_and_not
 
 def test_multiples_of_the_identity_draw_heads_to_nothing_but_where_records_are_bounded(ruin):
     bare, sums = (ruin("identity-blocks", name) for name in ("none", "hardened+sums"))
-    assert bare.damage[0] > 10 and bare.messages == identity_blocks.BLOCKS + 1
+    assert bare.damage[0] > 10 and bare.messages == _filling.MESSAGES + 1
     held = [ruin("identity-blocks", name) for name in ("hardened", "hardened+messages")]
     assert all(one.damage[0] < HARMLESS and one.honest_refused == 0 for one in held)
     assert HARMLESS < sums.damage[0] < bare.damage[0]  # kept totals do not reach the goal, and no page says so
     for bounded in (sums, *held):
         assert set(bounded.refused) - {"whole-messages"} == {"bounded-influence"}
+
+
+def test_wrong_rows_within_the_bounds_ruin_heads_behind_every_defence_and_bounds_are_what_limits_them(ruin):
+    """Nobody can tell wrong rows from right ones: what a client may have at most is what it can do at most."""
+    for name in ("none", "bounded-influence", "hardened", "hardened+messages", "hardened+sums"):
+        score = ruin("poison", name)
+        assert score.damage[0] > 5 and score.honest_refused == 0
+    away = poison.turned_round(np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]]), np.array([4, 4, 7]))
+    np.testing.assert_array_equal(away[0], [4, 7])
+    np.testing.assert_allclose(away[1], [np.array([-1, 1]) / np.sqrt(2), np.array([1, -1]) / np.sqrt(2)], atol=0.1)
 
 
 def test_every_planned_identity_fills_its_own_bound(wide):

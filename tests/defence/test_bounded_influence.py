@@ -323,7 +323,7 @@ class TestNobodyGetsCreditForWhatNeverCame:
         wide = Bounds(longest=40.0, message_rows=5000, client_rows=5000)
         ledger = Ledger.zeros(D, C, GAMMA)
         most = hardened(ledger, bounds=wide, rows=50, show_rows=False).admission[0].clients
-        forgiven = 5000 * 2.0**-53 * 5000 * 40.0**2
+        forgiven = (5000 + D + 1) * 2.0**-53 * 5000 * 40.0**2
         assert most == int(GAMMA / 2 / forgiven) == 112
         assert hardened(ledger, bounds=wide, rows=50).admission[0].clients is None
         with pytest.raises(InputError, match="gamma must be large enough"):

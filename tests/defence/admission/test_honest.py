@@ -166,3 +166,26 @@ def test_the_floor_covers_the_roundoff_of_many_rows():
     summary = Summary.of(rows, np.zeros(4000, dtype=int), 1)
     assert np.linalg.eigvalsh(summary.gram)[0] > -floor_of(summary)
     assert PositiveSemidefinite().refuse(Update.adding(summary), "alice") is None
+
+
+@pytest.mark.parametrize("d", [3, 64, 300])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_sums_of_few_rows_pass_where_a_message_may_have_no_more(d, most):
+    """Eigenvalues of zero come out as far below it as the factorisation rounds, which has more terms than rows."""
+    rng, rule = np.random.default_rng(d), PositiveSemidefinite(most)
+    for i in range(30):
+        features = np.abs(rng.normal(size=(most, d))) * 10.0 ** rng.uniform(-4, 4)
+        labels = rng.integers(0, 3, most) if i % 2 else np.zeros(most, dtype=int)
+        made = Summary.of(features, labels, 3, factored=False)
+        assert rule.refuse(Update.adding(made), "alice") is None
+
+
+def test_what_roundoff_does_not_explain_is_still_refused():
+    d, rule = 64, PositiveSemidefinite(1)
+    for beyond, passes in ((0.3, True), (3.0, False)):
+        gram = np.diag([1.0, *np.zeros(d - 2), -beyond * (1 + d + 1) * 2.0**-53])
+        assert (rule.refuse(Update.adding(Summary(gram, np.zeros((d, 2)))), "m") is None) is passes
+    rows, label = np.eye(1, d), np.eye(1, 2)
+    for more, passes in ((1e-12, True), (1e-6, False)):  # no one row has a moment longer than itself
+        made = Summary(rows.T @ rows, (1 + more) * rows.T @ label)
+        assert (rule.refuse(Update.adding(made), "m") is None) is passes

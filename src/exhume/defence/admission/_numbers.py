@@ -23,6 +23,7 @@ __all__ = [
     "by_name",
     "content",
     "floor_of",
+    "forgiven",
     "least_rows",
     "stacked",
     "unit",
@@ -37,11 +38,17 @@ MOST_ROWS = 2**16
 
 
 def floor_of(summary: Summary, rows: int = MOST_ROWS, unit: float = UNIT) -> float:
-    """Return how far roundoff can push an honest gram's eigenvalues below zero.
+    """Return how far roundoff can push an honest gram's eigenvalues below zero, as a factorisation sees them."""
+    return forgiven(rows, summary.d, unit) * summary.trace
+
+
+def forgiven(rows: int, d: int, unit: float = UNIT) -> float:
+    """Return how far below zero an eigenvalue may come out, in traces, where so many rows were summed.
 
     A sum of n products errs by at most ``n u sqrt(S_ii S_jj)`` per entry, hence by ``n u trace(S)`` in any eigenvalue.
+    The factorisation that looks for it is exact for a matrix that is ``(d + 1) u trace(S)`` away (Higham 2002, 10.3).
     """
-    return rows * unit * summary.trace
+    return (rows + d + 1) * unit
 
 
 def whitened_moment(summary: Summary, floor: float) -> Matrix | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from exhume.defence.admission._numbers import UNIT
+from exhume.defence.admission._numbers import forgiven
 from exhume.defence.bounds import HOW_TO_MEASURE, Bounds
 from exhume.defence.memory import Memory, Saveable, client_names, keep_entries
 from exhume.errors import InputError
@@ -36,13 +37,13 @@ def seats(bounds: Bounds, grid: float) -> int:
     return math.floor(headroom(grid) / 2 / (bounds.client_rows * step**2 * (1.0 + _ROUNDING) ** 4))
 
 
-def seats_of_sums(bounds: Bounds, gamma: float) -> int:
-    """Return how many clients within these bounds may send sums that nobody can prove positive.
+def seats_of_sums(bounds: Bounds, gamma: float, d: int) -> int:
+    """Return how many clients within these bounds may send sums of d features that nobody can prove positive.
 
-    What `PositiveSemidefinite` forgives as roundoff adds up, over what a client has standing, to ``message_rows u``
-    times its trace. That of all clients together stays below half of the ridge.
+    What `PositiveSemidefinite` forgives as roundoff adds up, over what a client has standing, to a share of its trace
+    (`forgiven`). That of all clients together stays below half of the ridge.
     """
-    return math.floor(gamma / 2 / (bounds.message_rows * UNIT * bounds.client_rows * bounds.longest**2))
+    return math.floor(gamma / 2 / (forgiven(bounds.message_rows, d) * bounds.client_rows * bounds.longest**2))
 
 
 class BoundedInfluence(Saveable, AdmissionRule):
@@ -71,9 +72,10 @@ class BoundedInfluence(Saveable, AdmissionRule):
         about everybody's totals: the limit on clients keeps that refusal out of reach.
     by_rows
         Whether messages that show their rows are counted by them. Where no rule checks the rows shown, they are not.
-    gamma
-        The ledger's ridge. Where sums are taken there is a limit on clients, too (`seats_of_sums`): the ledger refuses
-        totals that are not positive definite, which is an answer about everybody's.
+    gamma, d
+        The ledger's ridge and its number of features. Where sums are taken there is a limit on clients, too
+        (`seats_of_sums`): the ledger refuses totals that are not positive definite, which is an answer about
+        everybody's.
     """
 
     name = "bounded-influence"
@@ -90,6 +92,7 @@ class BoundedInfluence(Saveable, AdmissionRule):
         grid: float | None = None,
         by_rows: bool = True,
         gamma: float | None = None,
+        d: int | None = None,
     ) -> None:
         if longest is None or message_rows is None or client_rows is None:
             raise InputError("bounds", HOW_TO_MEASURE, "none")
@@ -100,10 +103,9 @@ class BoundedInfluence(Saveable, AdmissionRule):
         if grid is not None:
             self._seat("grid", "coarse enough for the rows of one client (or tighter bounds)", grid, seats)
             self.room = headroom(grid) / 2
-        elif gamma is not None and not by_rows:
-            self._seat(
-                "gamma", "large enough for the roundoff of one client's sums (or tighter bounds)", gamma, seats_of_sums
-            )
+        elif gamma is not None and d is not None and not by_rows:
+            allowed = "large enough for the roundoff of one client's sums (or tighter bounds)"
+            self._seat("gamma", allowed, gamma, partial(seats_of_sums, d=d))
         self._standing: dict[str, Matrix] = {}
 
     def _seat(self, name: str, allowed: str, value: float, seats_at: Callable[[Bounds, float], int]) -> None:

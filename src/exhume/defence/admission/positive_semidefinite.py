@@ -12,13 +12,16 @@ from exhume.protocol import AdmissionRule, Summary, Update
 
 __all__ = ["PositiveSemidefinite"]
 
+ROUNDING = 1e-9
+"""Relative room for the roundoff of the fewest rows: ``d^2 u`` and more for every d of a matrix that has a factor."""
+
 
 class PositiveSemidefinite(AdmissionRule):
     """Refuses grams that are not symmetric positive semidefinite, and moments outside their gram's span.
 
     For real rows ``[[S, G], [G', n I]]`` is positive semidefinite, n being their number. The tolerance is the roundoff
-    of summing ``most_rows`` rows; one Cholesky factorisation a side does both tests (symmetry is a summary's own
-    invariant: `Summary` refuses an asymmetry that roundoff does not explain).
+    of summing ``most_rows`` rows and of the test itself (`forgiven`); one Cholesky factorisation a side does both tests
+    (symmetry is a summary's own invariant: `Summary` refuses an asymmetry that roundoff does not explain).
 
     Parameters
     ----------
@@ -52,7 +55,7 @@ class PositiveSemidefinite(AdmissionRule):
         if white is None:
             return f"the gram is not positive semidefinite (roundoff explains eigenvalues down to {-floor:.3g})"
         rows = float(np.linalg.norm(white, 2) ** 2)
-        if rows > self.most_rows:
+        if rows > self.most_rows * (1.0 + ROUNDING):
             return f"no {self.most_rows} rows with this gram have this moment (at least {rows:.3g} are needed)"
         return None
 
