@@ -2,8 +2,8 @@
 
 The noise is shaped by a public measure. Where the operator gives public rows it is theirs; where not, it is what the
 first submissions bring (`founding`), or what came so far, which the operator must say (`grows`). Rows of next to no
-length that come first make a measure of next to nothing: ordinary records are then cut at the cap. Accuracy is the mean
-over heads after all honest rows.
+length that come first make a measure of next to nothing: ordinary records are then cut at the cap. Public rows are
+others than everybody's. Accuracy is the mean over heads after all honest rows.
 
     python benchmarks/first_comer.py [--dim 128] [--heads 40]
 """
@@ -22,9 +22,10 @@ SETTINGS = {"nothing": {"grows": True}, "founding = 15": {"founding": MESSAGES},
 
 def accuracy(found, name, first, heads):
     """Return the mean accuracy after `first` tiny rows, then everybody's."""
-    features, labels = found.train_features, found.train_labels
-    options = SETTINGS[name] | ({"public": (features[:PUBLIC], labels[:PUBLIC])} if name == "public rows" else {})
-    bounds = ex.defence.Bounds.measure(features[:PUBLIC], client_rows=len(features), margin=2.0)
+    public = found.train_features[:PUBLIC], found.train_labels[:PUBLIC]
+    features, labels = found.train_features[PUBLIC:], found.train_labels[PUBLIC:]
+    options = SETTINGS[name] | ({"public": public} if name == "public rows" else {})
+    bounds = ex.defence.Bounds.measure(public[0], client_rows=len(features), margin=2.0)
     ledger = ex.Ledger.zeros(features.shape[1], found.classes, gamma=1e-3)
     server = ex.hardened(ledger, bounds=bounds, rows=len(features), key="ab" * 16, **options)
     rng = np.random.default_rng(1)
