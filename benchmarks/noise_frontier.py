@@ -42,8 +42,9 @@ from exhume.data import load_features
 from exhume.defence import sigma_for
 from exhume.defence.default import CAP, OUTLIER, before_gram
 from exhume.defence.release import ContinualNoise, DeletionMask
-from exhume.defence.release._epoch import EpochMeasure, solve
+from exhume.defence.release._epoch import EpochMeasure
 from exhume.defence.release._factorisation import Factorisation
+from exhume.defence.release._noisy_head import solve
 from exhume.defence.release._packed import packed
 from exhume.protocol import Ledger, Server, Summary, Update
 

@@ -14,7 +14,8 @@ from exhume import Ledger, Server, Summary, Update
 from exhume.defence import Bounds, accountants, admission, hardened, interfering, reads_of, release
 from exhume.defence.admission import Duplicates, Replay
 from exhume.defence.interference import READS
-from exhume.defence.release._epoch import Epoch, solve
+from exhume.defence.release._epoch import Epoch
+from exhume.defence.release._noisy_head import solve
 from exhume.errors import RefusedError
 from exhume.protocol import Heads, itemise
 from exhume.protocol.grid import snap

@@ -16,8 +16,9 @@ from exhume.defence.admission import Ownership
 from exhume.defence.default import OUTLIER
 from exhume.defence.release import Chain, ContinualNoise, Heads, PosteriorNoise
 from exhume.defence.release._cuts import Records
-from exhume.defence.release._epoch import FLOOR, RIDGE, Draws, Epoch, EpochMeasure, solve
+from exhume.defence.release._epoch import Draws, Epoch, EpochMeasure
 from exhume.defence.release._factorisation import Factorisation, square_root
+from exhume.defence.release._noisy_head import FLOOR, RIDGE, solve
 from exhume.defence.release._packed import add_products, diagonal, identity, packed, unpacked, whole
 from exhume.defence.release._told import noise_of_history
 from exhume.errors import InputError, RefusedError

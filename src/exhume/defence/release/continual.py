@@ -39,10 +39,11 @@ from exhume.defence.memory import Memory, client_names
 from exhume.defence.release._accounts import Accounts, EventAccount
 from exhume.defence.release._base import Rule, at_least, positive
 from exhume.defence.release._cuts import CutStep, Records, Shares
-from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals, solve
+from exhume.defence.release._epoch import GROWN, Draws, Epoch, EpochMeasure, NoisedEvent, Totals
 from exhume.defence.release._evaluator import EventTally
 from exhume.defence.release._factorisation import Factorisation
 from exhume.defence.release._figures import Figures, Sums, largest_record
+from exhume.defence.release._noisy_head import solve
 from exhume.defence.release._packed import diagonal, packed, whole
 from exhume.defence.release._sticky import as_key, keyed_generator
 from exhume.defence.release._told import Told
