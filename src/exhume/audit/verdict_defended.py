@@ -111,7 +111,9 @@ def price_of(found: DefenceRecord) -> str:
     price = found.price
     lost = "accuracy not measured"
     if price.accuracy_lost is not None:
-        lost = f"{100 * price.accuracy_lost:.2f} points of accuracy (mean of {price.heads} heads)"
+        points, heads = f"{100 * price.accuracy_lost:.2f} points", f"mean of {price.heads} heads"
+        # What looks like a gain is luck: nobody is promised one.
+        lost = f"{points} of accuracy ({heads})" if price.accuracy_lost >= 0 else f"no accuracy ({points}, {heads})"
     refused = sum(price.deletions_refused.values())
     rules = f" ({_counts(price.deletions_refused)})" if refused else ""
     return (
