@@ -296,8 +296,8 @@ queue = 256         # messages that wait for the writer; more are told to come b
 per_minute = 6000   # messages of one client in a minute
 body_seconds = 30   # how long a message may take to arrive
 # Answers to messages leave at whole multiples of this time, so that it tells nothing of others. Choose twice what an
-# update takes at your size; clients that send one message after another wait for it.
-# pace = 0.02
+# update takes at your size. Clients that send one message after another wait for it; 0 answers at once.
+pace = 0.02
 
 [listen]
 host = "127.0.0.1"
