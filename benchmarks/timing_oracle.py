@@ -11,9 +11,10 @@ come out so far from it (Mann and Whitney, exact). Once the message comes at onc
 then still in the processor's caches, and once (`later`) after something else has run.
 
 With `--http` every server is a service of its own, a process with a store on the disk, and everybody sends over
-loopback: what a stranger can measure. `--pace` is the service's limit of that name.
+loopback: what a stranger can measure. `--pace` is the service's limit of that name. With `--equal` others send up to
+16 rows in both kinds of world, and in the second the cap cuts them.
 
-    python benchmarks/timing_oracle.py [--dim 512] [--servers 8] [--turns 20] [--http [--pace 0.02]] [--json]
+    python benchmarks/timing_oracle.py [--dim 512] [--servers 8] [--turns 20] [--equal] [--http [--pace 0.02]] [--json]
 """
 
 import argparse
@@ -46,8 +47,9 @@ class World:
 
     clocks = ("processor", "wall")
 
-    def __init__(self, d, seed, bounds):
-        self.rng, self.d, self.most, self.bounds = np.random.default_rng([seed, 1]), d, MOST[seed % 2], bounds
+    def __init__(self, d, seed, bounds, equal=False):
+        self.rng, self.d, self.bounds, self.long = np.random.default_rng([seed, 1]), d, bounds, seed % 2 == 1
+        self.most = MOST[1] if equal else MOST[seed % 2]
         self.standing = []
         self.start(self.rows(4 * d), f"{seed:02x}" * 16)
 
@@ -70,7 +72,7 @@ class World:
             message = {"delete": self.standing.pop(int(self.rng.integers(len(self.standing))))}
         else:
             made, labels = self.rows(int(self.rng.integers(1, self.most + 1)))
-            if self.most > 1:
+            if self.long:
                 made *= (self.bounds.longest / np.linalg.norm(made, axis=1))[:, None]
             self.standing.append((made, labels))
             message = {"add": self.standing[-1]}
@@ -83,9 +85,9 @@ class ServedWorld(World):
 
     clocks = ("wall",)
 
-    def __init__(self, d, seed, bounds, pace, kept):
+    def __init__(self, d, seed, bounds, pace, kept, equal=False):
         self.pace, self.kept, self.keys = pace, kept, count()
-        super().__init__(d, seed, bounds)
+        super().__init__(d, seed, bounds, equal)
 
     def start(self, rows, key):
         folder = self.kept.enter_context(tempfile.TemporaryDirectory(prefix="exhume-timing-"))
@@ -170,6 +172,7 @@ def main():
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--servers", type=int, default=8, help="of each kind of world")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--equal", action="store_true", help="others send as many rows in both kinds of world")
     parser.add_argument("--http", action="store_true", help="over loopback, each server a service (extra serve)")
     parser.add_argument("--pace", type=float, default=0.0, help="with --http: the service's limits.pace, in seconds")
     parser.add_argument("--json", action="store_true", help="print JSON only")
@@ -183,8 +186,10 @@ def main():
 
             def make(bounds, kept=kept):
                 if options.http:
-                    return [ServedWorld(d, seed, bounds, options.pace, kept) for seed in range(2 * servers)]
-                return [World(d, seed, bounds) for seed in range(2 * servers)]
+                    return [
+                        ServedWorld(d, seed, bounds, options.pace, kept, options.equal) for seed in range(2 * servers)
+                    ]
+                return [World(d, seed, bounds, options.equal) for seed in range(2 * servers)]
 
             found[when] = measure(d, turns, when == "later", make)
     if options.json:

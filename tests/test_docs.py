@@ -84,7 +84,7 @@ def test_the_matrix_names_defences_that_are_there():
         title, *lines = path.read_text(encoding="utf-8").splitlines()
         rows += [line.split(",")[0] for line in lines]
         assert all(line.count(",") == title.count(",") for line in lines)
-    with (ROOT / "docs" / "results" / "advise-digits.csv").open(encoding="utf-8") as text:
+    with (ROOT / "docs" / "results" / "advise-digits-matrix.csv").open(encoding="utf-8") as text:
         cells = list(csv.DictReader(text))
     assert {cell["defence"] for cell in cells} <= set(defences()) and {cell["attack"] for cell in cells} <= set(ATTACKS)
     # The page says that these rows are of an earlier hardened server.
