@@ -309,3 +309,13 @@ def test_shares_of_a_state_that_knew_no_owners_still_come_back():
     rule._cuts = {key[16:]: share}
     server.submit(itemise(C, delete=outlier), "bob")
     assert rule._cuts == {} and [a.mu for a in rule.accounts][-1] <= 1.0 + slack(rule)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-100, 1e-30, 1e30])
+def test_the_largest_eigenvalue_scales_with_the_gram(scale):
+    """Squares of tiny numbers are nothing: a message of such rows once raised an error, for its whole round."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(60, 60))
+    gram, start = rows @ rows.T, rng.standard_normal(60)
+    assert _largest_eigenvalue(scale * gram, start) == pytest.approx(scale * _largest_eigenvalue(gram, start), rel=1e-9)
+    assert _largest_eigenvalue(0.0 * gram, start) == 0.0

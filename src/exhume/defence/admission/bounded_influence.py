@@ -103,7 +103,8 @@ class BoundedInfluence(Saveable, AdmissionRule):
         if grid is not None:
             self._seat("grid", "coarse enough for the rows of one client (or tighter bounds)", grid, seats)
             self.room = headroom(grid) / 2
-        elif gamma is not None and d is not None and not by_rows:
+        # On a grid sums are exact; what looks for their eigenvalues rounds all the same.
+        if gamma is not None and d is not None and not by_rows:
             allowed = "large enough for the roundoff of one client's sums (or tighter bounds)"
             self._seat("gamma", allowed, gamma, partial(seats_of_sums, d=d))
         self._standing: dict[str, Matrix] = {}
@@ -114,7 +115,7 @@ class BoundedInfluence(Saveable, AdmissionRule):
             raise InputError(name, allowed, f"{value:g}")
         if self._asked is not None and self._asked > most:
             raise InputError("clients", f"at most {most} with {name} {value:g}", self._asked)
-        self.clients = self._asked or most
+        self.clients = min(self._asked or most, self.clients or most)
 
     def check_start(self, total: Summary) -> None:
         """Refuse totals of more than the half of a grid's room that is not the clients'."""

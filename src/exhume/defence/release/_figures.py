@@ -179,9 +179,12 @@ def missed(d: int) -> float:
 
 def _largest_eigenvalue(gram: Matrix, start: Matrix) -> float:
     """Return a number that the largest eigenvalue of a positive semidefinite matrix is not above, but for `MISSED`."""
-    d, gram = len(gram), np.asfortranarray(gram)
+    d, size = len(gram), float(np.trace(gram))
     if d <= LANCZOS:
         return float(eigvalsh(gram)[-1])
+    if not size > 0.0:
+        return 0.0
+    gram = np.asfortranarray(gram / size)  # squares of tiny numbers are nothing
     diagonal, beside = np.zeros(LANCZOS), np.zeros(LANCZOS)
     v, before = start / np.linalg.norm(start), np.zeros(d)
     for i in range(LANCZOS):
@@ -190,4 +193,4 @@ def _largest_eigenvalue(gram: Matrix, start: Matrix) -> float:
         w -= diagonal[i] * v
         beside[i] = np.linalg.norm(w)
         before, v = v, w / max(float(beside[i]), 1e-300)
-    return float(eigvalsh_tridiagonal(diagonal, beside[:-1])[-1]) / (1.0 - missed(d))
+    return size * float(eigvalsh_tridiagonal(diagonal, beside[:-1])[-1]) / (1.0 - missed(d))
