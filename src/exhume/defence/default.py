@@ -191,9 +191,9 @@ def public_totals(public: tuple[ArrayLike, ArrayLike], classes: int, rows: int |
     The gram is shrunk towards a multiple of the identity as Ledoit and Wolf (2004) do: of a sample the smallest
     eigenvalues come out too small, so that the records of others would lie far outside of it.
     """
-    sample, features = Summary.of(*public, classes), np.asarray(public[0], dtype=float)
     from sklearn.covariance import ledoit_wolf_shrinkage  # takes a while to come
 
+    sample, features = Summary.of(*public, classes), np.asarray(public[0], dtype=float)
     n, d = features.shape
     if n < d:
         raise InputError("public", f"as many rows as features at least ({d})", n)

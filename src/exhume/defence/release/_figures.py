@@ -115,7 +115,7 @@ class Figures:
         if self.outlier is None or self.longest is None:
             return math.inf if self.cap is None else self.cap
         (d, c), count = measure.head.shape, trace / self.longest**2
-        # In proportion to the trace, of which a client has a public share: nothing is won by many small messages.
+        # In proportion to the trace below that of one record: a client has a public share of it, however it is split.
         usual: float = (min(count, 1.0) * d + c * count) / max(measure.rows, 1.0)
         # The head predicts about 1 for each: labels are one-hot.
         together = float(self.mu(d, usual, math.sqrt(usual) * (1.0 + math.sqrt(1.0 + count))))
